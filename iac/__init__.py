@@ -1,0 +1,1 @@
+"""The accepted stack as files that a client's team can run: services, Terraform, monitoring."""

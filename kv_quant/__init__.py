@@ -1,0 +1,1 @@
+"""KV-cache formats, sizes and codecs; usable alone."""

@@ -1,0 +1,1 @@
+"""The before/after report: one self-contained HTML file, rendered from records alone."""

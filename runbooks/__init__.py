@@ -1,0 +1,1 @@
+"""One page per alert, filled from the bundle that was emitted."""

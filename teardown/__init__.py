@@ -1,0 +1,1 @@
+"""Measure a model-serving stack under a client's load and attribute the time."""

@@ -1,0 +1,1 @@
+"""Attribute the time of one run to what the stack was doing."""

@@ -1,0 +1,1 @@
+"""How a stack is touched: local, endpoint, manual."""

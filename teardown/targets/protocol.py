@@ -1,0 +1,47 @@
+"""How a stack is touched: every start, change and question goes through a Target."""
+
+from pathlib import Path
+from typing import Protocol
+
+from teardown.records import Options, Stack
+
+
+class Target(Protocol):
+    """One client stack. Rights come from `access`; what is not granted raises FeatureMissing."""
+
+    url: str
+    model: str
+    can_restart: bool
+
+    def recover(self) -> list[str]:
+        """Put back the original configuration after a killed kit; say what was done."""
+
+    def start(self) -> None:
+        """Have the stack running and healthy with its present options; no-op where it is."""
+
+    def stop(self) -> None:
+        """Stop what the kit started: drain, SIGTERM, SIGKILL by deadline. Nothing else."""
+
+    def apply(self, options: Options) -> None:
+        """Run the stack with exactly `options`; EngineFailed when it does not come up so."""
+
+    def restore(self) -> None:
+        """Run (or leave ready to run) the original options; called on any exit."""
+
+    def read_back(self) -> Stack:
+        """Return the stack as it runs, with the options that it says are in force."""
+
+    def original(self) -> Stack:
+        """Return the stack as the client had it."""
+
+    def pid(self) -> int | None:
+        """Return the engine's process id where the kit can see it."""
+
+    def log_text(self) -> str:
+        """Return the engine's log since its last start; empty where it cannot be read."""
+
+    def log_path(self) -> Path | None:
+        """Return the file of the engine's log, where there is one."""
+
+    def metrics_urls(self) -> list[str]:
+        """Return one metrics URL per replica; empty where metrics are not granted or absent."""

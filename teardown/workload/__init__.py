@@ -1,0 +1,1 @@
+"""Prompts and arrivals into a schedule with intended times."""

@@ -1,0 +1,1 @@
+"""From an attribution to a proven change: plan, trials, oracle, verdict."""
