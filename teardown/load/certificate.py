@@ -1,0 +1,202 @@
+"""The certificate of a run: every validity check of DEFINITIONS.md, with its measure."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from teardown.load.summary import last_attempts, plateau_of
+from teardown.records import Request, Validity, ValidityReason
+from teardown.stats import quantile, slope_p_value
+
+ERROR_BUDGET = 0.02  # of intended requests, unless the engagement sets its own
+GROWING_P = 0.001  # a queue that grows throughout is no accident of a few requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What the run was asked to be, and what the sending itself measured.
+
+    reusable_ratio: fraction of prompt tokens that this schedule's own sharing explains.
+    clock_moved_s: change of REALTIME - MONOTONIC during the run.
+    """
+
+    is_open: bool
+    concurrency: int
+    rate_per_s: float | None
+    num_intended: int
+    reusable_ratio: float
+    clock_moved_s: float | None
+    error_budget: float | None = None
+
+
+def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
+    """Return the verdict: the worst level of all checks; each check is kept with its measure."""
+    final = last_attempts(requests)
+    good = [r for r in final if not r.is_failed]
+    checks = [
+        _client_limited(good),
+        _schedule_kept(final, conditions),
+        _warm_cache(good, conditions),
+        _errors(final, conditions),
+        _streaming(good),
+        _steady(final, conditions),
+        _clock(conditions),
+    ]
+    worst = {c.level for c in checks}
+    verdict = "invalid" if "invalid" in worst else "warnings" if "warn" in worst else "valid"
+    return Validity(
+        verdict=verdict,  # type: ignore[arg-type]  # one of the three literals by construction
+        reasons=[c for c in checks if c.level != "ok"],
+        checks=checks,
+    )
+
+
+def _check(
+    code: str, measure: str, value: float | None, warn: float, invalid: float, text: str
+) -> ValidityReason:
+    level = "ok"
+    if value is not None and value > warn:
+        level = "invalid" if value > invalid else "warn"
+    return ValidityReason(
+        code=code,
+        level=level,  # type: ignore[arg-type]  # one of the three literals by construction
+        measure=measure,
+        value=value,
+        warn=warn,
+        invalid=invalid,
+        text=text,
+    )
+
+
+def _client_limited(good: Sequence[Request]) -> ValidityReason:
+    measure = "p99 receive lag over the smaller of median gap and median TTFT"
+    lags = sorted(r.receive_lag_s for r in good if r.receive_lag_s is not None)
+    gaps = [b - a for r in good for a, b in zip(r.chunk_s, r.chunk_s[1:], strict=False) if b > a]
+    ttfts = [r.ttft_s for r in good if r.ttft_s is not None]
+    scales = [statistics.median(s) for s in (gaps, ttfts) if s]
+    if not lags or not scales:
+        return _check("client_limited", measure, None, 0.05, 0.20, "no kernel stamps to judge by")
+    lag = quantile(lags, 0.99)
+    text = f"the client read its bytes up to {lag * 1e3:.2f} ms after they arrived (p99)"
+    return _check("client_limited", measure, lag / min(scales), 0.05, 0.20, text)
+
+
+def _schedule_kept(final: Sequence[Request], conditions: Conditions) -> ValidityReason:
+    if not conditions.is_open or not conditions.rate_per_s:
+        reached = _peak_in_flight(final) / conditions.concurrency
+        return _check(
+            "schedule_not_kept",
+            "1 - peak requests in flight over asked",
+            max(0.0, 1 - reached),
+            0.02,
+            0.10,
+            f"{reached:.0%} of the asked concurrency was reached",
+        )
+    lags = sorted(r.client_wait_s for r in final if r.client_wait_s is not None)
+    late = quantile(lags, 0.99) * conditions.rate_per_s if lags else None
+    sent = sum(r.sent_s is not None for r in final)
+    achieved = sent / conditions.num_intended if conditions.num_intended else 1.0
+    text = f"{achieved:.1%} of the intended requests were sent"
+    if achieved < 0.98:
+        return _check(
+            "schedule_not_kept", "1 - achieved over asked rate", 1 - achieved, 0.02, 0.10, text
+        )
+    return _check(
+        "schedule_not_kept",
+        "p99 send lag over the mean interval between arrivals",
+        late,
+        0.10,
+        0.50,
+        text,
+    )
+
+
+def _warm_cache(good: Sequence[Request], conditions: Conditions) -> ValidityReason:
+    measure = "cached tokens that this schedule cannot explain, over prompt tokens"
+    known = [r for r in good if r.cached_tokens is not None and r.prompt_tokens]
+    if not known:
+        return _check(
+            "warm_cache", measure, None, 0.02, 0.10, "the server reports no cached tokens"
+        )
+    prompt = sum(r.prompt_tokens or 0 for r in known)
+    cached = sum(r.cached_tokens or 0 for r in known)
+    unexplained = max(0.0, cached / prompt - conditions.reusable_ratio)
+    text = (
+        f"{cached / prompt:.1%} of prompt tokens came from a cache; "
+        f"the schedule itself explains {conditions.reusable_ratio:.1%}"
+    )
+    return _check("warm_cache", measure, unexplained, 0.02, 0.10, text)
+
+
+def _errors(final: Sequence[Request], conditions: Conditions) -> ValidityReason:
+    intended = max(conditions.num_intended, len(final))
+    failed = sum(r.is_failed for r in final) + max(0, conditions.num_intended - len(final))
+    budget = conditions.error_budget if conditions.error_budget is not None else ERROR_BUDGET
+    ratio = failed / intended if intended else 1.0
+    return _check(
+        "errors",
+        "failed over intended",
+        ratio,
+        min(0.005, budget),
+        budget,
+        f"{failed} of {intended} requests failed or were never sent",
+    )
+
+
+def _streaming(good: Sequence[Request]) -> ValidityReason:
+    lumped = sum(r.ttft_s is None for r in good)
+    return _check(
+        "not_streaming",
+        "requests whose chunks came in one read",
+        lumped / len(good) if good else None,
+        0.05,
+        0.50,
+        f"{lumped} of {len(good)} answers came in one piece",
+    )
+
+
+def _steady(final: Sequence[Request], conditions: Conditions) -> ValidityReason:
+    """Judge the slope of E2E over the plateau; each user's first request is start-up, left out."""
+    measure = "1 - p of the slope of E2E over the plateau"
+    start, end = plateau_of(final, concurrency=conditions.concurrency, is_open=conditions.is_open)
+    ordered = sorted((r for r in final if r.sent_s is not None), key=lambda r: r.sent_s or 0.0)
+    skip = 0 if conditions.is_open else conditions.concurrency
+    points = [
+        (r.sent_s, r.e2e_from_intended_s / max(r.output_tokens or 1, 1))
+        for r in ordered[skip:]
+        if r.sent_s is not None and r.e2e_from_intended_s is not None and start <= r.sent_s <= end
+    ]
+    found = slope_p_value([p[0] for p in points], [p[1] for p in points])
+    if found is None:
+        return _check("unsteady", measure, None, 0.95, 1.0, "too few requests to see a trend")
+    slope, p_value = found
+    grows = conditions.is_open and slope > 0 and p_value < GROWING_P
+    text = (
+        f"E2E per output token changes by {slope:+.4f} s per second of the run (p = {p_value:.3f})"
+        + ("; the queue grows throughout" if grows else "")
+    )
+    return _check("unsteady", measure, 1 - p_value, 0.95, 1 - GROWING_P if grows else 1.0, text)
+
+
+def _clock(conditions: Conditions) -> ValidityReason:
+    moved = conditions.clock_moved_s
+    text = (
+        "no clock offsets were kept"
+        if moved is None
+        else f"the wall clock moved by {moved * 1e3:.3f} ms against the monotonic one"
+    )
+    return _check("clock", "change of REALTIME - MONOTONIC, s", moved, 0.001, 0.050, text)
+
+
+def _peak_in_flight(final: Sequence[Request]) -> int:
+    edges = sorted(
+        edge
+        for r in final
+        if r.sent_s is not None
+        for edge in ((r.sent_s, 1), (r.sent_s + (r.stream_close_s or r.e2e_s or 0.0), -1))
+    )
+    peak = now = 0
+    for _, step in edges:
+        now += step
+        peak = max(peak, now)
+    return peak

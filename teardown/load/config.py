@@ -1,0 +1,105 @@
+"""What a load process is told, what it says while it runs, and what it leaves behind."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+SaltField = Literal["prompt", "cache_salt"]
+Ended = Literal["complete", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopIf:
+    """When to stop by ourselves: failed over finished, once `after` requests have finished."""
+
+    error_ratio: float
+    after: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadConfig:
+    """One run of one schedule, or the rest of it.
+
+    url ends where the paths of the API begin (".../v1"). salt None: prompts go as they are.
+    salt_field: "prompt" puts `[<salt>] ` before the prompt, "cache_salt" sends it as a field of the
+    body. api_key_env: the name of the environment variable, never the key. skip: request ids that
+    an earlier attempt has finished. time_base_s is added to every time that counts from the run's
+    start, so that a resumed run goes on where it stopped. ramp_s: closed loops start their lanes
+    evenly over it. max_in_flight caps an open loop; waiting for the cap is client wait. A closed
+    loop is capped by the schedule's concurrency.
+    """
+
+    SCHEMA: ClassVar[str] = "teardown.load_config/1"
+
+    url: str
+    model: str
+    schedule_path: str
+    prompts_path: str
+    journal_path: str
+    result_path: str
+    salt: str | None = None
+    salt_field: SaltField = "prompt"
+    timeout_s: float = 600.0
+    api_key_env: str | None = None
+    extra_headers: dict[str, str] = field(default_factory=dict)
+    extra_body: dict[str, Any] = field(default_factory=dict)
+    ramp_s: float = 0.0
+    max_in_flight: int | None = None
+    skip: list[str] = field(default_factory=list)
+    attempt: int = 1
+    time_base_s: float = 0.0
+    stop_if: StopIf | None = None
+    worker: str = "0"
+    parent_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is; one line a second. `errors` counts every request that failed."""
+
+    done: int
+    total: int
+    in_flight: int
+    errors: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Percentiles of a lag of the load process itself, in seconds, by nearest rank."""
+
+    n: int
+    p50: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """How a load process ended and what it cost; the measurements are in the journal.
+
+    counts: requests by status. receive_lag: read time less kernel stamp, per read; None where the
+    kernel gives no stamps. send_lag: sent less intended, per request. clock_offset_moved_s: how far
+    REALTIME - MONOTONIC moved; clock_events counts the reads that met a step. cpu_s: processor time
+    of the process while it sent. stopped_because is None unless it stopped by itself.
+    """
+
+    SCHEMA: ClassVar[str] = "teardown.load_result/1"
+
+    journal_path: str
+    ended: Ended
+    stopped_because: str | None
+    attempt: int
+    counts: dict[str, int]
+    total: int
+    elapsed_s: float
+    peak_in_flight: int
+    connections: int
+    retries: int
+    reads: int
+    events: int
+    kernel_stamps: bool
+    receive_lag: Spread | None
+    send_lag: Spread | None
+    clock_offset_moved_s: float
+    clock_events: int
+    cpu_s: float

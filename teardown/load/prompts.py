@@ -1,0 +1,94 @@
+"""A scheduled request becomes the bytes that are sent: prompt, salt, limits, extras."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from teardown.errors import UsageError
+from teardown.load.config import LoadConfig
+from teardown.records import ScheduledRequest
+
+
+class Outgoing(NamedTuple):
+    """Path below the API's root, and the body."""
+
+    path: str
+    body: bytes
+
+
+class Prompts:
+    """The lines of a prompts file, made into request bodies by one run's configuration."""
+
+    def __init__(self, config: LoadConfig) -> None:
+        self._config = config
+        self._lines = _read_lines(Path(config.prompts_path))
+
+    def check(self, items: Iterable[ScheduledRequest]) -> None:
+        """Raise UsageError where the file has no line for one of `items`."""
+        for item in items:
+            if not 0 <= item.prompt < len(self._lines):
+                raise UsageError(
+                    f"request {item.request_id} uses prompt {item.prompt}, but "
+                    f"{self._config.prompts_path} has {len(self._lines)} lines"
+                )
+
+    def outgoing(self, item: ScheduledRequest) -> Outgoing:
+        """Return what is sent for `item`."""
+        line = self._lines[item.prompt]
+        config = self._config
+        body: dict[str, Any] = {"model": config.model}
+        prefix = "" if config.salt is None else f"[{config.salt}] "
+        if config.salt_field == "cache_salt":
+            prefix = ""
+            body |= {} if config.salt is None else {"cache_salt": config.salt}
+        if "messages" in line:
+            path = "/chat/completions"
+            body["messages"] = _salted(line["messages"], prefix)
+        else:
+            path = "/completions"
+            body["prompt"] = prefix + line["prompt"]
+        if item.max_tokens > 0:
+            body["max_tokens"] = item.max_tokens
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body |= config.extra_body | line.get("extra", {})
+        return Outgoing(path, orjson.dumps(body))
+
+
+def _salted(messages: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+    """Return `messages` with `prefix` before the first text of the first message."""
+    if not prefix or not messages:
+        return messages
+    first, *rest = messages
+    content = first.get("content")
+    if isinstance(content, list):
+        content = [{"type": "text", "text": prefix}, *content]
+    else:
+        content = prefix + (content or "")
+    return [{**first, "content": content}, *rest]
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    return [
+        _parse(line, f"{path} line {number}")
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
+
+
+def _parse(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"{where} is not JSON: {error}") from error
+    if isinstance(document, dict):
+        messages, prompt = document.get("messages"), document.get("prompt")
+        is_chat = isinstance(messages, list) and all(isinstance(m, dict) for m in messages)
+        if (is_chat or isinstance(prompt, str)) and isinstance(document.get("extra", {}), dict):
+            return document
+    raise UsageError(f"{where} has neither a list of messages nor a prompt text")

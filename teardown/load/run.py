@@ -1,0 +1,93 @@
+"""A load runs in a process of its own, which dies with ours and keeps its journal in any case."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from teardown.errors import Interrupted, TargetError, TeardownError, UsageError
+from teardown.load.config import LoadConfig, LoadResult, Progress
+from teardown.records import read, to_json
+
+STOP_WAIT_S: Final = 15.0  # time to write the journal's end after SIGTERM
+STDERR_LINES: Final = 12
+EXIT_ERRORS: Final[dict[int, type[TeardownError]]] = {2: UsageError, 3: TargetError}
+EXIT_WITH_RESULT: Final = (0, 4)
+
+
+def run_load(
+    config: LoadConfig,
+    on_progress: Callable[[Progress], None],
+    python: str = sys.executable,
+) -> LoadResult:
+    """Run the load of `config` and return how it ended.
+
+    A run that `stop_if` ended is returned (`ended` is "interrupted"), because its records count.
+    Raises Interrupted after Ctrl-C, once the journal is closed; UsageError and TargetError as the
+    process reports them; TeardownError with the last lines of its standard error for anything else.
+    """
+    result_path = Path(config.result_path)
+    config_path = result_path.with_name(f"{result_path.stem}.config.json")
+    try:
+        result_path.unlink(missing_ok=True)
+        config_path.write_text(to_json(replace(config, parent_pid=os.getpid())), encoding="utf-8")
+    except OSError as error:
+        raise TargetError(f"{config_path} cannot be written: {error.strerror}") from error
+    with tempfile.TemporaryFile() as stderr:
+        code = _spawn(python, config_path, on_progress, stderr)
+        tail = _tail(stderr)
+    if code in EXIT_WITH_RESULT:
+        return read(LoadResult, result_path)
+    if code in EXIT_ERRORS:
+        raise EXIT_ERRORS[code](tail or f"the load process ended with code {code}")
+    if code == Interrupted.exit_code:
+        raise Interrupted(f"stopped; what was measured is in {config.journal_path}")
+    raise TeardownError(
+        f"the load process ended with code {code}; its journal is {config.journal_path}\n{tail}"
+    )
+
+
+def _spawn(
+    python: str, config_path: Path, on_progress: Callable[[Progress], None], stderr: IO[bytes]
+) -> int:
+    command = [python, "-m", "teardown.load.process", str(config_path)]
+    # a session of its own: Ctrl-C reaches us alone, and we pass it on once
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+    )
+    try:
+        _relay(process, on_progress)
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_WAIT_S)
+        return Interrupted.exit_code
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _relay(process: "subprocess.Popen[str]", on_progress: Callable[[Progress], None]) -> None:
+    for line in process.stdout or ():
+        try:
+            progress = msgspec.json.decode(line, type=Progress)
+        except msgspec.DecodeError:
+            continue  # not ours: a library may print
+        on_progress(progress)
+
+
+def _tail(stderr: IO[bytes]) -> str:
+    stderr.seek(0)
+    lines = stderr.read().decode("utf-8", errors="replace").strip().splitlines()
+    return "\n".join(lines[-STDERR_LINES:])

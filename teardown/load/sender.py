@@ -1,0 +1,212 @@
+"""The sender keeps the schedule: which request goes when, and what became of it.
+
+Closed loop: one lane per user, in the lane's order, each request `think_s` after the end of the one
+before. Open loop: every request at its intended time, whatever the others do; only a turn waits for
+the turn before it, and that wait is client wait. All times that leave this module are seconds from
+the run's start.
+"""
+
+import logging
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import gevent
+import gevent.event
+import gevent.lock
+import msgspec
+
+from teardown.load.client import Aborted, Client
+from teardown.load.config import LoadConfig, Progress
+from teardown.load.exchange import Exchange
+from teardown.load.journal_writer import JournalWriter
+from teardown.load.prompts import Prompts
+from teardown.load.record import Place, to_request
+from teardown.records import Request, Schedule, ScheduledRequest
+
+LEAD_S: Final = 0.05  # an open request is made ready that long before its time
+
+log = logging.getLogger(__name__)
+
+
+class Sender:
+    """Sends what is left of `schedule`, and hands every start and every end to the journal."""
+
+    def __init__(
+        self,
+        config: LoadConfig,
+        schedule: Schedule,
+        prompts: Prompts,
+        client: Client,
+        journal: JournalWriter,
+    ) -> None:
+        skip = set(config.skip)
+        self._items = [item for item in schedule.requests if item.request_id not in skip]
+        prompts.check(self._items)
+        self._config, self._prompts = config, prompts
+        self._client, self._journal = client, journal
+        self._is_open = schedule.kind == "open"
+        cap = config.max_in_flight if self._is_open else max(schedule.concurrency, 1)
+        self._slots = gevent.lock.BoundedSemaphore(cap) if cap else None
+        self._stopping = gevent.event.Event()
+        self._zero_s = 0.0
+        self.stopped_because: str | None = None
+        self.counts: Counter[str] = Counter()
+        self.num_events = 0
+        self.num_reads = 0
+        self.num_retries = 0
+        self.receive_lags_s = array("d")
+        self.send_lags_s = array("d")
+
+    @property
+    def total(self) -> int:
+        """Requests that this attempt has to send."""
+        return len(self._items)
+
+    @property
+    def now_s(self) -> float:
+        """Seconds from the run's start."""
+        return time.monotonic() - self._zero_s
+
+    @property
+    def progress(self) -> Progress:
+        """How far this attempt is."""
+        done = self.counts.total()
+        return Progress(
+            done=done,
+            total=self.total,
+            in_flight=self._client.num_in_flight,
+            errors=done - self.counts["ok"],
+            elapsed_s=self.now_s - self._config.time_base_s,
+        )
+
+    def jobs(self) -> list[Callable[[], None]]:
+        """Return what the users do: a job per closed lane, or one that dispatches an open loop."""
+        if self._is_open:
+            items = sorted(self._items, key=lambda item: item.intended_s or 0.0)
+            return [partial(self._dispatch, items)] if items else []
+        lanes: dict[int, list[ScheduledRequest]] = {}
+        for item in self._items:
+            lanes.setdefault(item.lane, []).append(item)
+        step_s = self._config.ramp_s / max(len(lanes), 1)
+        return [
+            partial(self._run_lane, items, number * step_s)
+            for number, (_, items) in enumerate(sorted(lanes.items()))
+        ]
+
+    def begin(self, zero_s: float) -> None:
+        """Fix the run's start: `zero_s` on the monotonic clock is `time_base_s` of the run."""
+        self._zero_s = zero_s - self._config.time_base_s
+
+    def stop(self, because: str) -> None:
+        """Send nothing more and abort what is in flight; the first reason stays."""
+        if not self._stopping.is_set():
+            self.stopped_because = because
+            self._stopping.set()
+            self._client.abort_all()
+
+    def _run_lane(self, items: Sequence[ScheduledRequest], delay_s: float) -> None:
+        ended_s = self._config.time_base_s + delay_s
+        for item in items:
+            intended_s = ended_s + item.think_s
+            if not self._wait_until(intended_s):
+                return
+            self._send_in_turn(item, intended_s, None)
+            ended_s = self.now_s
+
+    def _dispatch(self, items: Sequence[ScheduledRequest]) -> None:
+        """Start every request at its time; a resumed run sends at once what is overdue."""
+        base_s = self._config.time_base_s
+        last_of_session: dict[str, gevent.Greenlet] = {}
+        started = []
+        for item in items:
+            intended_s = max(item.intended_s or 0.0, base_s)
+            if not self._wait_until(intended_s - LEAD_S):
+                break
+            before = last_of_session.get(item.session)
+            greenlet = gevent.spawn(self._send_in_turn, item, intended_s, before)
+            last_of_session[item.session] = greenlet
+            started.append(greenlet)
+        gevent.joinall(started)
+
+    def _send_in_turn(
+        self, item: ScheduledRequest, intended_s: float, before: gevent.Greenlet | None
+    ) -> None:
+        """Send `item` when its time, its turn and a free slot have come."""
+        try:
+            path, body = self._prompts.outgoing(item)
+            if not self._wait_until(intended_s):
+                return
+            if before is not None:
+                before.join()
+            if self._slots is None:
+                self._send(item, path, body, intended_s)
+                return
+            with self._slots:
+                self._send(item, path, body, intended_s)
+        except Aborted:
+            return  # thrown just after the request had ended by itself
+
+    def _send(self, item: ScheduledRequest, path: str, body: bytes, intended_s: float) -> None:
+        if self._stopping.is_set():
+            return
+        place = Place(
+            request_id=item.request_id,
+            attempt=self._config.attempt,
+            worker=self._config.worker,
+            session=item.session,
+            turn=item.turn,
+            salt=self._config.salt,
+            intended_s=intended_s,
+            zero_s=self._zero_s,
+        )
+        try:
+            exchange = self._client.post(path, body, lambda sent_s: self._started(place, sent_s))
+        except Exception as error:  # a fault of ours is a failed request, not a lost one
+            log.exception("request %s failed in the client", item.request_id)
+            exchange = Exchange(ending="failed", detail=f"{type(error).__name__}: {error}")
+        self._finish(place, exchange)
+
+    def _started(self, place: Place, sent_s: float) -> None:
+        line = place._asdict()
+        zero_s = line.pop("zero_s")
+        self._journal.add({"event": "start", **line, "sent_s": sent_s - zero_s})
+
+    def _finish(self, place: Place, exchange: Exchange) -> None:
+        try:
+            request, num_events = to_request(place, exchange)
+        except Exception as error:  # no answer may break the run
+            log.exception("the answer to request %s cannot be read", place.request_id)
+            detail = f"{type(error).__name__}: {error}"
+            failed = Exchange(sent_s=exchange.sent_s, ending="failed", detail=detail)
+            request, num_events = to_request(place, failed)
+        record = msgspec.to_builtins(request)
+        self._journal.add({"event": "end", "at_s": self.now_s, "record": record})
+        self.num_events += num_events
+        self.num_reads += exchange.num_reads
+        self.num_retries += exchange.retries
+        self.receive_lags_s.extend(exchange.lags_s)
+        if request.client_wait_s is not None:
+            self.send_lags_s.append(max(request.client_wait_s, 0.0))
+        self.counts[request.status] += 1
+        self._stop_if_failing(request)
+
+    def _stop_if_failing(self, request: Request) -> None:
+        rule, done = self._config.stop_if, self.counts.total()
+        if rule is None or not request.is_failed or done < rule.after:
+            return
+        failed = done - self.counts["ok"]
+        if failed / done > rule.error_ratio:
+            self.stop(
+                f"{failed} of {done} requests failed, more than the {rule.error_ratio:g} allowed"
+            )
+
+    def _wait_until(self, when_s: float) -> bool:
+        """Wait for a time of the run; False when the run is stopping."""
+        left_s = when_s - self.now_s
+        if left_s > 0:
+            self._stopping.wait(left_s)
+        return not self._stopping.is_set()

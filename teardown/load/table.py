@@ -1,0 +1,102 @@
+"""Requests as a Parquet table: one row each, and the same records when read back."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow
+import pyarrow.parquet
+
+from teardown.errors import UsageError
+from teardown.records import Request
+
+SCHEMA_NAME: Final = "teardown.requests/1"
+SCHEMA_KEY: Final = b"schema"
+TEXT: Final = pyarrow.string()
+REAL: Final = pyarrow.float64()
+WHOLE: Final = pyarrow.int64()
+TIMES: Final = pyarrow.list_(REAL)
+# `server` and `reasons` are JSON text: few rows look at them, and their keys differ by engine.
+COLUMNS: Final[dict[str, Any]] = {
+    "request_id": TEXT,
+    "attempt": WHOLE,
+    "status": TEXT,
+    "finish_reason": TEXT,
+    "http_status": WHOLE,
+    "replica": TEXT,
+    "worker": TEXT,
+    "session": TEXT,
+    "turn": WHOLE,
+    "salt": TEXT,
+    "intended_s": REAL,
+    "connect_s": REAL,
+    "sent_s": REAL,
+    "ttft_s": REAL,
+    "ttfo_s": REAL,
+    "tpot_s": REAL,
+    "e2e_s": REAL,
+    "stream_close_s": REAL,
+    "max_gap_s": REAL,
+    "prompt_tokens": WHOLE,
+    "output_tokens": WHOLE,
+    "first_chunk_tokens": WHOLE,
+    "reasoning_tokens": WHOLE,
+    "cached_tokens": WHOLE,
+    "output_tokens_source": TEXT,
+    "text_sha256": TEXT,
+    "chunk_s": TIMES,
+    "stamp_width_s": TIMES,
+    "receive_lag_s": REAL,
+    "error": TEXT,
+    "server": TEXT,
+    "reasons": TEXT,
+}
+JSON_COLUMNS: Final = ("server", "reasons")
+
+
+def write_requests(path: Path, requests: list[Request]) -> None:
+    """Write `requests` to `path`, whole or not at all."""
+    rows = [_to_row(request) for request in requests]
+    schema = pyarrow.schema(list(COLUMNS.items()), metadata={SCHEMA_KEY: SCHEMA_NAME.encode()})
+    table = pyarrow.Table.from_pylist(rows, schema=schema)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            pyarrow.parquet.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_requests(path: Path) -> list[Request]:
+    """Read the table at `path`; UsageError where it is missing or not a table of requests."""
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    found = (table.schema.metadata or {}).get(SCHEMA_KEY, b"").decode()
+    if found != SCHEMA_NAME:
+        raise UsageError(f"{path}: schema is {found!r}, this version reads {SCHEMA_NAME!r}")
+    try:
+        return [_from_row(row) for row in table.to_pylist()]
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _to_row(request: Request) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(request)
+    for name in JSON_COLUMNS:
+        if row[name] is not None:
+            row[name] = json.dumps(row[name], ensure_ascii=False)
+    return row
+
+
+def _from_row(row: dict[str, Any]) -> Request:
+    for name in JSON_COLUMNS:
+        if row.get(name) is not None:
+            row[name] = json.loads(row[name])
+    return msgspec.convert({key: row[key] for key in COLUMNS if key in row}, Request)
