@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from teardown.records import LaunchSpec, Options
 
@@ -24,7 +24,8 @@ class Counters:
     """One scrape of an engine's metrics page in the kit's words; None where it has no such metric.
 
     Counters rise from the engine's start (difference two scrapes); gauges are of the moment.
-    Tokens are counts, times seconds summed over requests.
+    Tokens are counts, times seconds summed over requests. prompt_tokens include cached_tokens,
+    except on old llama.cpp pages, which count no cached tokens: cached_tokens is then None.
     """
 
     prompt_tokens: float | None = None
@@ -68,9 +69,10 @@ class Command:
 class Engine(Protocol):
     """One engine, by its own option names."""
 
-    name: str
+    name: ClassVar[str]
+    launchers: ClassVar[tuple[str, ...]]
 
-    def detect(self, url: str) -> Detected | None:
+    def detect(self, url: str, *, api_key: str | None = None) -> Detected | None:
         """Recognise this engine at `url` (ends in /v1); None when it is another."""
 
     def command(self, launch: Launch, *, host: str, port: int, workdir: Path) -> Command:
@@ -79,7 +81,9 @@ class Engine(Protocol):
     def is_healthy(self, url: str) -> bool:
         """True once the engine answers that it is ready."""
 
-    def effective(self, launch: Launch, url: str, log: str) -> Options:
+    def effective(
+        self, launch: Launch, url: str, log: str, *, api_key: str | None = None
+    ) -> Options:
         """Return the options that the running engine says it uses, from its pages and its log."""
 
     def mismatches(self, asked: Options, effective: Options) -> list[str]:
