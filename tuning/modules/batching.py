@@ -1,0 +1,275 @@
+"""How many requests run at once, and how many tokens one step may take."""
+
+import math
+
+from teardown.records import Candidate, Estimate, LeftAlone, Options
+from tuning.context import SLOTS_OPTION, PlanContext
+from tuning.prediction import amdahl, more_slots, unsupported
+
+# Throughput of 8 slots over 1 on two CPU cores: 0.92, of 4 slots 0.83 (llama.cpp through
+# xllamacpp 2026.10, measured 2026-11): without an accelerator a batch amortises little.
+WORST_THROUGHPUT = 0.83
+# A batch reads the weights once: at best the throughput grows with the batch, likely with its root.
+LIKELY_EXPONENT_GPU = 0.5
+# llama.cpp rounds the context up to a multiple of this (llama-context.cpp, 2026-10).
+CTX_GRAIN = 256
+# Capture sizes of vLLM's CUDA graphs go in steps of 8; other sizes run partly without graphs
+# on versions before its fix (vllm#57355, merged 2026-09).
+SEQS_GRAIN = 8
+# llama.cpp's own defaults (tools/server/README.md, 2026-10); also the sizes to try.
+BATCH_DEFAULT, UBATCH_DEFAULT = 2048, 512
+# vLLM: 2048 on small GPUs, 8192 from 70 GiB (arg_utils.py, 0.33).
+TOKEN_BUDGETS = (2048, 8192, 16384)
+# A host that computes 64 tokens a step does prefill at most this much slower than at 512
+# (matrix products of 64 rows fill a CPU's vector units already, a GPU's do not).
+SMALL_UBATCH_GAIN = 1.3
+
+
+class Batching:
+    """Slots (`parallel`, `max-num-seqs`) and step sizes (`ubatch-size`, the token budget)."""
+
+    name = "batching"
+
+    def candidates(self, context: PlanContext) -> list[Candidate]:
+        """Return more or fewer slots, and other step sizes."""
+        if context.stack.engine == "llama.cpp":
+            return [*self._slots(context), *self._ubatch(context), *_continuous(context)]
+        if context.stack.engine == "vllm":
+            return [*self._seqs(context), *_token_budget(context)]
+        return []
+
+    def left_alone(self, context: PlanContext) -> list[LeftAlone]:
+        """Return slot and step limits that do not bind."""
+        engine, users, slots = context.stack.engine, context.concurrency, context.num_slots
+        if engine == "llama-cpp-python":
+            because = "this server runs one model call at a time; another server is a migration"
+            return [LeftAlone(setting="parallel", value="1", because=because)]
+        if engine not in SLOTS_OPTION:
+            return []
+        found = []
+        if slots is not None and slots > users:
+            because = (
+                f"{users} requests in flight never fill {slots} slots: unused, it costs no time"
+            )
+            found.append(_alone(SLOTS_OPTION[engine], slots, because))
+        budget = context.number("max-num-batched-tokens")
+        if budget is not None and not context.cause("token_budget"):
+            because = (
+                f"a step holds {budget} tokens, the p99 prompt has {context.prompt_tokens_p99}; "
+                "the diagnosis names no token budget"
+            )
+            found.append(_alone("max-num-batched-tokens", budget, because))
+        batch = context.number("batch-size")
+        if engine == "llama.cpp" and (batch or BATCH_DEFAULT) >= BATCH_DEFAULT:
+            because = "only ubatch-size decides what one step computes; this is its upper bound"
+            found.append(_alone("batch-size", batch or BATCH_DEFAULT, because))
+        return found
+
+    def _slots(self, context: PlanContext) -> list[Candidate]:
+        present, users = context.num_slots or 1, context.concurrency
+        tries = {users, math.ceil(users / 2)} if users > present else {math.ceil(present / 2)}
+        return [_with_slots(context, n) for n in sorted(tries - {present}, reverse=True) if n > 0]
+
+    def _ubatch(self, context: PlanContext) -> list[Candidate]:
+        present = context.number("ubatch-size") or UBATCH_DEFAULT
+        batch = context.number("batch-size") or BATCH_DEFAULT
+        if present < UBATCH_DEFAULT:
+            tries = [UBATCH_DEFAULT]
+        else:
+            tries = [present // 2] + ([present * 2] if context.prompt_tokens_p99 > present else [])
+        return [_with_ubatch(context, size, present, batch) for size in tries]
+
+    def _seqs(self, context: PlanContext) -> list[Candidate]:
+        present, users = context.num_slots, context.concurrency
+        if present is None:
+            return []
+        fits = _round_up(users, SEQS_GRAIN)
+        tries = [fits, 2 * fits] if users > present else []
+        if not tries and present > fits:
+            tries = [fits]
+        found = [_with_seqs(context, n, present) for n in tries if n != present]
+        if users > present and "max-num-seqs" in context.stack.options:
+            found.append(_default_seqs(context, present))
+        return found
+
+
+def _with_slots(context: PlanContext, slots: int) -> Candidate:
+    changes: Options = {"parallel": slots, "kv-unified": True}
+    total = context.number("ctx-size")
+    needed = _round_up(slots * context.max_context_tokens, CTX_GRAIN)
+    per_slot_now = (total or 0) // (context.num_slots or 1)
+    if total:
+        keeps = total if needed <= total else needed
+        changes["ctx-size"] = keeps
+        room = f"the cache holds {keeps} tokens for all slots ({per_slot_now} for each before)"
+    else:
+        room = "ctx-size stays unset: the cache is the model's whole context, shared by the slots"
+    present = context.num_slots or 1
+    more = slots > present
+    reason = (
+        f"{context.concurrency} requests are in flight and {present} can run; {room}"
+        if more
+        else f"fewer requests in a step make each step shorter; {room}"
+    )
+    watch = "gaps between tokens: requests that used to wait now share the steps"
+    return Candidate(
+        candidate=f"slots-{slots}",
+        title=f"Run {slots} requests at once instead of {present}",
+        lever=Batching.name,
+        changes={k: v for k, v in changes.items() if context.option(k) != v},
+        predicted=_slots_prediction(context, slots),
+        reason=reason,
+        cause="batch_cap" if more and context.cause("batch_cap") else None,
+        risk="low" if more else "medium",
+        changes_answers=None,
+        watch=watch,
+        undo=f"parallel {present}, and ctx-size and kv-unified as they were",
+    )
+
+
+def _slots_prediction(context: PlanContext, slots: int) -> Estimate:
+    now = min(context.num_slots or 1, context.concurrency)
+    ratio = min(slots, context.concurrency) / now
+    if ratio <= 1:
+        return more_slots(context, slots, (ratio**LIKELY_EXPONENT_GPU, 1.0, 1 / WORST_THROUGHPUT))
+    on_gpu = context.gpu is not None or context.stack.engine == "vllm"
+    likely = ratio**LIKELY_EXPONENT_GPU if on_gpu else 1.0
+    return more_slots(context, slots, (WORST_THROUGHPUT, likely, ratio))
+
+
+def _with_ubatch(context: PlanContext, size: int, present: int, batch: int) -> Candidate:
+    changes: Options = {"ubatch-size": size}
+    if batch < size:
+        changes["batch-size"] = BATCH_DEFAULT
+    longer = size > present
+    if present < UBATCH_DEFAULT:
+        fraction = context.share("prefill") * (1 - 1 / SMALL_UBATCH_GAIN)
+        steps = math.ceil(context.prompt_tokens_p50 / present)
+        predicted = amdahl(
+            context,
+            fraction,
+            "before_first_token",
+            f"the median prompt takes {steps} steps of {present} tokens",
+            worst=0.9,
+        )
+        reason = f"a step of {size} tokens reads the weights once where {present} reads it often"
+    else:
+        predicted = unsupported(0.9, 1.0, 1.1, "a neighbouring step size; the trial decides")
+        reason = "a neighbouring size: " + (
+            "fewer steps per prompt" if longer else "shorter steps between the tokens of others"
+        )
+    return Candidate(
+        candidate=f"ubatch-{size}",
+        title=f"Compute {size} prompt tokens a step instead of {present}",
+        lever=Batching.name,
+        changes=changes,
+        predicted=predicted,
+        reason=reason,
+        cause="prefill_compute" if longer and context.cause("prefill_compute") else None,
+        risk="low",
+        changes_answers=None,
+        watch="the largest gap between tokens: a longer prompt step holds up every decode",
+        undo=f"ubatch-size {present}, batch-size {batch}",
+    )
+
+
+def _continuous(context: PlanContext) -> list[Candidate]:
+    if context.is_on("cont-batching", True):
+        return []
+    predicted = amdahl(
+        context, context.share("scheduling"), "before_first_token", "batch at a time"
+    )
+    return [
+        Candidate(
+            candidate="cont-batching-on",
+            title="Let requests join a running batch",
+            lever=Batching.name,
+            changes={"cont-batching": True},
+            predicted=predicted,
+            reason="without it a request waits until the whole batch has ended",
+            cause="head_of_line",
+            risk="low",
+            changes_answers=None,
+            watch="gaps between tokens",
+            undo="cont-batching false",
+        )
+    ]
+
+
+def _with_seqs(context: PlanContext, seqs: int, present: int) -> Candidate:
+    more = seqs > present
+    reason = f"{context.concurrency} requests are in flight and {present} may run"
+    return Candidate(
+        candidate=f"seqs-{seqs}",
+        title=f"Let {seqs} sequences run at once instead of {present}",
+        lever=Batching.name,
+        changes={"max-num-seqs": seqs},
+        predicted=_slots_prediction(context, seqs)
+        if more
+        else unsupported(0.95, 1.0, 1.1, "fewer graph sizes and smaller buffers leave more cache"),
+        reason=reason,
+        cause="batch_cap" if more and context.cause("batch_cap") else None,
+        risk="low",
+        changes_answers=None,
+        watch="preemptions and cache use: more sequences share one pool; time per token rises",
+        undo=f"max-num-seqs {present}",
+    )
+
+
+def _default_seqs(context: PlanContext, present: int) -> Candidate:
+    return Candidate(
+        candidate="seqs-default",
+        title="Take the limit on running sequences away",
+        lever=Batching.name,
+        changes={"max-num-seqs": None},
+        predicted=_slots_prediction(context, context.concurrency),
+        reason=f"vLLM's own limit is 256 or 1024 by GPU memory; the stack asks for {present}",
+        cause="batch_cap" if context.cause("batch_cap") else None,
+        risk="medium",
+        changes_answers=None,
+        watch="preemptions, start-up time and memory for the graphs of large batches",
+        undo=f"max-num-seqs {present}",
+    )
+
+
+def _token_budget(context: PlanContext) -> list[Candidate]:
+    present = context.number("max-num-batched-tokens")
+    larger = [b for b in TOKEN_BUDGETS if b > (present or TOKEN_BUDGETS[1])][:1]
+    smaller = [b for b in TOKEN_BUDGETS if b < (present or TOKEN_BUDGETS[1])][-1:]
+    found = []
+    for budget in larger + smaller:
+        grows = budget in larger
+        cause = "token_budget" if grows else "prefill_interference"
+        fraction = context.cause(cause)
+        phase = "before_first_token" if grows else "after_first_token"
+        predicted = (
+            amdahl(context, fraction, "anywhere", f"the diagnosis names {cause}", worst=0.9)
+            if fraction
+            else unsupported(0.9, 1.0, 1.1, f"the diagnosis names no {cause}")
+        )
+        found.append(
+            Candidate(
+                candidate=f"token-budget-{budget}",
+                title=f"Let a step take {budget} tokens",
+                lever=Batching.name,
+                changes={"max-num-batched-tokens": budget},
+                predicted=predicted,
+                reason="a larger step finishes prompts in fewer steps"
+                if grows
+                else "a smaller step holds up running decodes for a shorter time",
+                cause=cause if fraction else None,
+                risk="low" if fraction else "medium",
+                changes_answers=None,
+                watch=f"time {phase.replace('_', ' ')} gains, the other side pays",
+                undo=f"max-num-batched-tokens {present if present else 'unset'}",
+            )
+        )
+    return found
+
+
+def _alone(setting: str, value: object, because: str) -> LeftAlone:
+    return LeftAlone(setting=setting, value=str(value), because=because)
+
+
+def _round_up(number: int, grain: int) -> int:
+    return math.ceil(number / grain) * grain

@@ -1,0 +1,199 @@
+"""How much a change may improve the goal metric: factors above 1 are better, intervals wide.
+
+Two views, both from the measured run:
+
+Amdahl. Removing a fraction f of the experienced time gives 1 / (1 - f). A fraction of the E2E that
+lies before the first token is a larger fraction of the TTFT, so it is scaled by E2E / TTFT.
+
+Closed loop (Little's law). N users wait on c slots that are always busy: E2E = N W / c, where W is
+how long one request holds a slot and D, its decoding, is E2E - TTFT. With c' slots, and r times the
+throughput, E2E' = E2E / r, D' = D c' / (c r), TTFT' = E2E' - D'.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+from teardown.records import Estimate, Window
+from tuning.context import PlanContext
+
+Phase = Literal["before_first_token", "after_first_token", "anywhere"]
+
+# No change is expected to be worth more than this; a larger factor is a fault of the model.
+MAX_FACTOR = 20.0
+# A fraction of time is never removed whole: the rest of a step has a floor.
+MAX_FRACTION = 0.95
+# Half of a "saves at most" is the middle of what is known about it: between nothing and all.
+LIKELY_PART = 0.5
+
+
+class Means(NamedTuple):
+    """Mean times of one request of the measured run, seconds."""
+
+    ttft_s: float
+    e2e_s: float
+
+    @property
+    def decode_s(self) -> float:
+        """Time from the first to the last token."""
+        return max(self.e2e_s - self.ttft_s, 0.0)
+
+
+def means(context: PlanContext) -> Means | None:
+    """Return the mean TTFT and E2E of the measured run; None where it has none."""
+    if context.run.summary is None:
+        return None
+    for window in (context.run.summary.plateau, context.run.summary.whole):
+        found = _means_of(window)
+        if found is not None:
+            return found
+    return None
+
+
+def _means_of(window: Window) -> Means | None:
+    ttft, e2e = window.ttft_s.mean, window.e2e_s.mean
+    if ttft is None or e2e is None or not 0 < ttft <= e2e:
+        return None
+    return Means(ttft, e2e)
+
+
+def estimate(low: float, value: float, high: float, n: int, method: str) -> Estimate:
+    """Return an ordered, bounded estimate of a factor."""
+    low, value, high = (min(max(x, 1 / MAX_FACTOR), MAX_FACTOR) for x in (low, value, high))
+    low, high = min(low, value), max(high, value)
+    return Estimate(
+        value=round(value, 3), low=round(low, 3), high=round(high, 3), n=n, method=method
+    )
+
+
+def amdahl(
+    context: PlanContext,
+    fraction: float,
+    phase: Phase,
+    because: str,
+    *,
+    worst: float = 1.0,
+    likely_part: float = LIKELY_PART,
+) -> Estimate:
+    """Return the factor on the goal from removing up to `fraction` of the experienced time.
+
+    worst: the factor in the bad case, where the change costs more than it saves.
+    """
+    scaled = min(max(fraction, 0.0) * _leverage(context, phase), MAX_FRACTION)
+    value = 1 / (1 - scaled * likely_part)
+    method = (
+        f"Amdahl: {because}; up to {fraction:.0%} of the experienced time, {scaled:.0%} of "
+        f"{context.goal.metric}; the value takes {likely_part:.0%} of that"
+    )
+    return estimate(worst, value, 1 / (1 - scaled), 1, method)
+
+
+def _leverage(context: PlanContext, phase: Phase) -> float:
+    """Return by how much a fraction of E2E grows when it is seen as a fraction of the goal."""
+    metric, times = context.goal.metric, means(context)
+    if metric == "ttft_p50":
+        if phase == "after_first_token":
+            return 0.0
+        if phase == "before_first_token" and times is not None:
+            return times.e2e_s / times.ttft_s
+    if metric == "tpot_p50":
+        if phase == "before_first_token":
+            return 0.0
+        if phase == "after_first_token" and times is not None and times.decode_s > 0:
+            return times.e2e_s / times.decode_s
+    return 1.0
+
+
+def more_slots(
+    context: PlanContext, slots: int, throughput: tuple[float, float, float]
+) -> Estimate:
+    """Return the factor on the goal from running `slots` requests at once (closed-loop view).
+
+    throughput: low, likely and high ratio of tokens per second after to before.
+    """
+    times, present, users = means(context), context.num_slots or 1, context.concurrency
+    now, then = min(present, users), min(slots, users)
+    by_r = [_closed_loop(context.goal.metric, times, users, now, then, r) for r in throughput]
+    low, value, high = sorted(by_r)
+    if times is None:
+        method = f"closed loop of {users} users, throughput only: the run has no mean TTFT and E2E"
+    else:
+        method = (
+            f"closed loop: {users} users on {now} slots, mean TTFT {times.ttft_s:.3g} s of E2E "
+            f"{times.e2e_s:.3g} s; with {then} slots TTFT = (E2E - D·{then}/{now}) / r, for a "
+            f"throughput ratio r of {throughput[0]:.2f} to {throughput[2]:.2f}"
+        )
+    return estimate(low, value, high, 1, method)
+
+
+def _closed_loop(
+    metric: str, times: Means | None, users: int, now: int, then: int, ratio: float
+) -> float:
+    if metric == "tpot_p50":
+        return ratio * now / then
+    if metric != "ttft_p50" or times is None:
+        return ratio
+    # The wait of the last user cannot fall below its own part of one round.
+    floor_s = times.ttft_s / max(users, 1)
+    after_s = max(times.e2e_s - times.decode_s * then / now, floor_s) / ratio
+    return times.ttft_s / after_s
+
+
+def less_prefill(context: PlanContext, saved_ratio: float, likely_part: float) -> Estimate:
+    """Return the factor on the goal from not computing `saved_ratio` of the prompt tokens.
+
+    With the slots busy all the time, every user waits for the prefills of the others too: a
+    request holds its slot for W = c E2E / N, of which W - D is prefill.
+    """
+    times, users = means(context), context.concurrency
+    if times is None:
+        fraction = context.cause("prefix_cache_miss") or context.share("prefill") * saved_ratio
+        return amdahl(context, fraction, "before_first_token", "prompt tokens computed again")
+    slots = min(context.num_slots or 1, users) if users else 1
+    held_s = max(slots * times.e2e_s / max(users, 1), times.decode_s)
+    prefill_s = held_s - times.decode_s
+    if prefill_s <= 0:  # slots were not the bottleneck: the prefill share speaks for itself
+        prefill_s = context.share("prefill") * times.e2e_s
+        held_s, slots, users = times.e2e_s, 1, 1
+    rounds = max(users / slots, 1.0)
+
+    def factor(part: float) -> float:
+        held_after_s = held_s - prefill_s * saved_ratio * part
+        e2e_after_s = held_after_s * rounds
+        if context.goal.metric == "tpot_p50":
+            return 1.0
+        if context.goal.metric == "ttft_p50":
+            return times.ttft_s / max(e2e_after_s - times.decode_s, times.ttft_s / MAX_FACTOR)
+        return times.e2e_s / max(e2e_after_s, times.e2e_s / MAX_FACTOR)
+
+    method = (
+        f"closed loop: a request holds its slot {held_s:.3g} s, {prefill_s:.3g} s of it prefill; "
+        f"{saved_ratio:.0%} of prompt tokens need not be computed again; the value takes "
+        f"{likely_part:.0%} of that"
+    )
+    return estimate(1.0, factor(likely_part), factor(1.0), 1, method)
+
+
+def unsupported(low: float, value: float, high: float, because: str) -> Estimate:
+    """Return a prediction that the diagnosis does not support; n = 0 says so."""
+    return estimate(low, value, high, 0, f"not from the measured run: {because}")
+
+
+def both(first: Estimate, second: Estimate) -> Estimate:
+    """Return the factor of two changes together: at best their product, likely its root mean.
+
+    The two may remove the same time, so the value lies between the larger one and the product.
+    """
+    larger = max(first.value, second.value)
+    product = max(first.value * second.value, larger)
+    lows, highs = (
+        [e.low or e.value for e in (first, second)],
+        [e.high or e.value for e in (first, second)],
+    )
+    return estimate(
+        min(*lows, 1.0),
+        math.sqrt(larger * product),
+        math.prod(highs),
+        min(first.n, second.n),
+        "the two changes may remove the same time: geometric mean of the larger factor and the "
+        "product",
+    )
