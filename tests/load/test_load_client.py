@@ -1,9 +1,12 @@
 """The client against scripted servers, in this process: gevent works unpatched."""
 
 import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import gevent
 import pytest
@@ -200,3 +203,47 @@ def test_what_is_in_flight_can_be_aborted() -> None:
 def test_an_address_that_is_not_http_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="not an http or https address"):
         Endpoint(url)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 with its key, in one file."""
+    folder = tmp_path_factory.mktemp("tls")
+    path = folder / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=fake", "-keyout", str(path)]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(folder / "one.pem")]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl makes the certificate of this test")
+    path.write_text(path.read_text() + (folder / "one.pem").read_text())
+    return path
+
+
+def test_kernel_stamps_survive_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    answer = chat_stream(["a", "b", "c"], first_ms=20, gap_ms=10)
+    with FakeEngine(answer, ssl_context=context) as fake, client_of(fake.url) as client:
+        exchanges = [post(client) for _ in range(3)]
+        assert fake.num_connections == 1
+        written_s = fake.served[2].written_s
+    requests = [request_of(exchange) for exchange in exchanges]
+    assert [request.status for request in requests] == ["ok"] * 3
+    assert all(len(exchange.lags_s) == exchange.num_reads for exchange in exchanges)
+    errors = [
+        1000 + at - true for at, true in zip(requests[2].chunk_s, written_s[2:], strict=False)
+    ]
+    assert max(errors) < 0.005
+    assert min(errors) > -0.001
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_error_in_words(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with FakeEngine(ANSWER, ssl_context=context) as fake, client_of(fake.url) as client:
+        request = request_of(post(client))
+    assert request.status == "error"
+    assert "certificate verify failed" in (request.error or "")

@@ -84,6 +84,11 @@ def test_percentiles_are_nearest_rank() -> None:
     assert percentile([], 0.5) is None
 
 
+KEYS = [
+    *("choices", "delta", "message", "content", "reasoning", "tool_calls", "function", "usage"),
+    *("timings", "error", "completion_tokens", "completion_tokens_details", "finish_reason"),
+    "logprobs",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: (
