@@ -3,15 +3,28 @@
 from pathlib import Path
 from typing import Protocol
 
+from teardown.engines.protocol import Engine
 from teardown.records import Options, Stack
 
 
 class Target(Protocol):
     """One client stack. Rights come from `access`; what is not granted raises FeatureMissing."""
 
-    url: str
-    model: str
-    can_restart: bool
+    @property
+    def url(self) -> str:
+        """The base URL of the stack; ends in /v1."""
+
+    @property
+    def model(self) -> str:
+        """The name that requests use."""
+
+    @property
+    def can_restart(self) -> bool:
+        """True when options may be changed: access.restart grants it, and the kind is able to."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that serves."""
 
     def recover(self) -> list[str]:
         """Put back the original configuration after a killed kit; say what was done."""
@@ -33,6 +46,9 @@ class Target(Protocol):
 
     def original(self) -> Stack:
         """Return the stack as the client had it."""
+
+    def died(self) -> str | None:
+        """Return one sentence when an engine that the kit runs ended by itself; else None."""
 
     def pid(self) -> int | None:
         """Return the engine's process id where the kit can see it."""
