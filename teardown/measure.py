@@ -1,0 +1,356 @@
+"""Measure one workload on one stack: schedule, load, watching, certificate, record.
+
+A run that was cut is resumed: what was answered is kept, what was in flight is `aborted` and sent
+again as a further attempt. The journal becomes the table only when the run is complete.
+"""
+
+import gzip
+import json
+import os
+import platform
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from teardown.engagement import Engagement, write_atomic
+from teardown.errors import EngineFailed, TeardownError, UsageError
+from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
+from teardown.load.config import LoadConfig, Progress, StopIf
+from teardown.load.journal import Attempt, Journal, read_journal
+from teardown.load.run import run_load
+from teardown.load.summary import summarise
+from teardown.load.table import write_requests
+from teardown.observe.watch import Watch, WatchConfig
+from teardown.records import (
+    Environment,
+    Regime,
+    Request,
+    Run,
+    Schedule,
+    Segment,
+    Stack,
+    to_json,
+)
+from teardown.settings import Settings, WorkloadSettings
+from teardown.targets.protocol import Target
+from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
+from teardown.workload.schedule import build_schedule, schedule_sha256
+
+RUN_FILE = "run.json"
+BEGUN_FILE = "begun.json"
+JOURNAL_FILE = "requests.wal.jsonl"
+TABLE_FILE = "requests.parquet"
+# Stacks whose unfinished runs `measure` and `run` go on with; a trial makes its run again.
+RESUMED = ("before", "after")
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Written before the first request, so that a killed run can be finished."""
+
+    stack: str
+    workload: str
+    schedule_sha256: str
+    salt: str
+    regime: Regime
+    target: Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run to make: which workload, on which stack, under which name."""
+
+    engagement: Engagement
+    settings: Settings
+    load: WorkloadSettings
+    target: Target
+    stack: str
+    resume: bool = True
+
+
+def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
+    """Return the schedule of `load`, written to the folder, its prompts and their file."""
+    path = engagement.prompts_path(load.prompts)
+    prompts = read_prompts(path)
+    schedule = build_schedule(load, prompts, path)
+    write_atomic(engagement.schedule_path(load.name), to_json(schedule))
+    return schedule, prompts, path
+
+
+def measure_run(job: Job, on_progress: OnProgress) -> Run:
+    """Send the schedule and return the finished run, also when it is invalid.
+
+    Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
+    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    """
+    schedule, prompts, prompts_path = prepare(job.engagement, job.load)
+    job.target.start()
+    stack = job.target.read_back()
+    run_id, begun = _begin(job, schedule, stack)
+    folder = job.engagement.run_dir(run_id)
+    failure: TeardownError | None = None
+    config = _load_config(job, schedule, prompts_path, folder, begun)
+    if config is not None:
+        try:
+            _warm_up(job, config)
+            with Watch(_watch_config(job), folder):
+                run_load(config, on_progress)
+        except EngineFailed as error:
+            failure = error
+    died = getattr(job.target, "died", lambda: None)()
+    log = job.target.log_text()
+    run, requests = _finish(job.engagement, job.settings, schedule, prompts, run_id, begun, log)
+    if died or failure:
+        answered = sum(r.status == "ok" for r in requests)
+        raise EngineFailed(
+            f"{died or failure}; {answered} of {len(schedule.requests)} requests were answered "
+            f"and are kept in runs/{run_id}"
+        )
+    return run
+
+
+def _begin(job: Job, schedule: Schedule, stack: Stack) -> tuple[str, Begun]:
+    """Return the run to work on: an unfinished one of this schedule and stack, or a new one."""
+    sha = schedule_sha256(schedule)
+    if job.resume:
+        for run_id in reversed(job.engagement.run_ids()):
+            folder = job.engagement.run_dir(run_id)
+            if (folder / RUN_FILE).exists() or not (folder / BEGUN_FILE).exists():
+                continue
+            begun = msgspec.json.decode((folder / BEGUN_FILE).read_bytes(), type=Begun)
+            if begun.stack == job.stack and begun.schedule_sha256 == sha:
+                return run_id, begun
+    begun = Begun(
+        stack=job.stack,
+        workload=job.load.name,
+        schedule_sha256=sha,
+        salt=secrets.token_hex(4),
+        regime=job.load.regime,
+        target=stack,
+    )
+    run_id = job.engagement.new_run_id(job.stack, job.load.name)
+    write_atomic(
+        job.engagement.run_dir(run_id) / BEGUN_FILE,
+        json.dumps(msgspec.to_builtins(begun), indent=1) + "\n",
+    )
+    return run_id, begun
+
+
+def _load_config(
+    job: Job, schedule: Schedule, prompts_path: Path, folder: Path, begun: Begun
+) -> LoadConfig | None:
+    """Return what the load process is to send; None when everything was answered already."""
+    journal = journal_of(folder)
+    done = journal.finished if journal else []
+    if journal and len(done) >= len(schedule.requests):
+        return None
+    attempts = journal.attempts if journal else []
+    settings = job.settings
+    return LoadConfig(
+        url=job.target.url,
+        model=job.target.model,
+        schedule_path=str(job.engagement.schedule_path(job.load.name)),
+        prompts_path=str(prompts_path),
+        salt=begun.salt if job.load.regime != "production" else None,
+        salt_field="cache_salt" if read_engine(job) == "vllm" else "prompt",
+        journal_path=str(folder / JOURNAL_FILE),
+        result_path=str(folder / "load.json"),
+        timeout_s=job.load.timeout_s,
+        api_key_env=settings.target.api_key_env,
+        extra_body=dict(job.load.extra_body),
+        skip=sorted(done),
+        attempt=len(attempts) + 1,
+        time_base_s=attempts[-1].last_s if attempts else 0.0,
+        stop_if=StopIf(error_ratio=error_budget(settings)),
+    )
+
+
+def error_budget(settings: Settings) -> float:
+    """Return the share of failed requests at which a run stops and is invalid."""
+    asked = settings.limits.stop_if.error_ratio
+    return ERROR_BUDGET if asked is None else asked
+
+
+def read_engine(job: Job) -> str:
+    """Return the engine of the job's target, as the target knows it."""
+    return job.target.original().engine
+
+
+def _warm_up(job: Job, config: LoadConfig) -> None:
+    """Ask two short questions under another salt, so that nothing is measured for the first time.
+
+    `production` measures as found.
+    """
+    if job.load.regime == "production":
+        return
+    from teardown.http import post_json
+
+    key = os.environ.get(config.api_key_env) if config.api_key_env else None
+    for number in range(2):
+        body = {
+            "model": config.model,
+            "messages": [{"role": "user", "content": f"warm-up {config.salt} {number}: hello"}],
+            "max_tokens": 4,
+            "temperature": 0,
+        }
+        post_json(f"{config.url}/chat/completions", body, timeout_s=600.0, api_key=key)
+
+
+def _watch_config(job: Job) -> WatchConfig:
+    access = job.settings.access
+    return WatchConfig(
+        metrics_urls=job.target.metrics_urls(),
+        pid=job.target.pid() if access.host != "none" else None,
+        gpu=access.host != "none",
+        interval_s=1.0,
+    )
+
+
+def journal_of(folder: Path) -> Journal | None:
+    """Return the journal of an unfinished run; None where nothing was sent yet."""
+    path = folder / JOURNAL_FILE
+    return read_journal(path) if path.exists() and path.stat().st_size else None
+
+
+def close_unfinished(engagement: Engagement, settings: Settings) -> list[str]:
+    """Make records of runs that a killed kit left in the middle of a trial; return their ids.
+
+    Nothing measured is lost: what was answered is kept, what was in flight is `aborted`, the run is
+    invalid. Runs of stacks that `measure` resumes stay open.
+    """
+    closed = []
+    for run_id in engagement.run_ids():
+        folder = engagement.run_dir(run_id)
+        if (folder / RUN_FILE).exists() or not (folder / BEGUN_FILE).exists():
+            continue
+        begun = msgspec.json.decode((folder / BEGUN_FILE).read_bytes(), type=Begun)
+        if begun.stack in RESUMED:
+            continue
+        load = workload_named(settings, begun.workload)[0]
+        schedule, prompts, _ = prepare(engagement, load)
+        _finish(engagement, settings, schedule, prompts, run_id, begun, log="")
+        closed.append(run_id)
+    return closed
+
+
+def _finish(
+    engagement: Engagement,
+    settings: Settings,
+    schedule: Schedule,
+    prompts: list[Prompt],
+    run_id: str,
+    begun: Begun,
+    log: str,
+) -> tuple[Run, list[Request]]:
+    """Turn the journal into the table, certify, summarise, and write the run's record last."""
+    folder = engagement.run_dir(run_id)
+    journal = journal_of(folder)
+    sent = [*journal.superseded, *journal.requests] if journal else []
+    requests = [replace(r, salt=begun.salt) for r in sent]
+    requests += _unsent(schedule, requests)
+    attempts = journal.attempts if journal else []
+    by_index = {p.index: p for p in prompts}
+    conditions = Conditions(
+        is_open=schedule.kind == "open",
+        concurrency=schedule.concurrency,
+        rate_per_s=schedule.rate_per_s,
+        num_intended=len(schedule.requests),
+        reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
+        clock_moved_s=max(
+            (a.closed["clock_offset_moved_s"] for a in attempts if a.closed), default=None
+        ),
+        error_budget=settings.limits.stop_if.error_ratio,
+    )
+    validity = certify(requests, conditions)
+    summary = summarise(
+        requests,
+        settings.promises,
+        concurrency=schedule.concurrency,
+        is_open=schedule.kind == "open",
+    )
+    segments = [_segment(attempt) for attempt in attempts]
+    run = Run(
+        run=run_id,
+        stack=begun.stack,
+        workload=begun.workload,
+        regime=begun.regime,
+        salt=begun.salt,
+        seed=schedule.seed,
+        schedule_sha256=begun.schedule_sha256,
+        target=begun.target,
+        segments=segments,
+        validity=validity,
+        summary=None if validity.verdict == "invalid" else summary,
+        notes=[
+            f"attempt {number} was {segment.ended}; its requests in flight were sent again"
+            for number, segment in enumerate(segments[:-1], 1)
+        ],
+    )
+    write_requests(folder / TABLE_FILE, requests)
+    write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))
+    if log:
+        write_atomic(folder / "engine.log.gz", gzip.compress(log.encode(), mtime=0))
+    write_atomic(folder / RUN_FILE, to_json(run))
+    (folder / JOURNAL_FILE).unlink(missing_ok=True)
+    (folder / BEGUN_FILE).unlink(missing_ok=True)
+    return run, requests
+
+
+def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:
+    known = {r.request_id for r in requests}
+    return [
+        Request(
+            request_id=item.request_id,
+            status="unsent",
+            session=item.session,
+            turn=item.turn,
+            intended_s=item.intended_s,
+        )
+        for item in schedule.requests
+        if item.request_id not in known
+    ]
+
+
+def _segment(attempt: Attempt) -> Segment:
+    started = float(attempt.opened["unix_zero"])
+    base_s = float(attempt.opened.get("time_base_s", 0.0))
+    return Segment(
+        started_unix_s=started,
+        ended_unix_s=started + attempt.last_s - base_s,
+        ended="killed" if attempt.closed is None else attempt.closed["ended"],
+    )
+
+
+def _environment(settings: Settings, schedule: Schedule) -> Environment:
+    from importlib.metadata import version
+
+    return Environment(
+        values={
+            "teardown": version("teardown-kit"),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "cpu_count": os.cpu_count(),
+            "load_average": list(os.getloadavg()),
+            "measured_unix_s": time.time(),
+            "num_requests": len(schedule.requests),
+            "access": msgspec.to_builtins(settings.access),
+        }
+    )
+
+
+def workload_named(settings: Settings, name: str | None) -> list[WorkloadSettings]:
+    """Return the named workload, or all of them; UsageError with the names there are."""
+    if not settings.workloads:
+        raise UsageError("engagement.yaml names no workload; add one under `workloads:`")
+    if name is None:
+        return list(settings.workloads)
+    found = [w for w in settings.workloads if w.name == name]
+    if not found:
+        known = ", ".join(w.name for w in settings.workloads)
+        raise UsageError(f"there is no workload {name!r}; engagement.yaml has {known}")
+    return found

@@ -1,0 +1,141 @@
+"""The steps behind the verbs: each takes the folder, reads records, writes records."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from teardown.begin import begin_for_measure
+from teardown.diagnosis import diagnose_run, newest_run
+from teardown.engagement import Engagement, write_atomic
+from teardown.errors import FeatureMissing, UsageError
+from teardown.load.config import Progress
+from teardown.load.table import read_requests
+from teardown.measure import TABLE_FILE, Job, measure_run, prepare, workload_named
+from teardown.records import Attribution, Request, Run, Schedule, to_json
+from teardown.settings import Settings
+from teardown.targets import make_target
+from teardown.targets.protocol import Target
+from teardown.ui import Console
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Engagement, Settings]]:
+    """Hold the engagement for one verb; its manifest is written at the end, on any exit."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder; `teardown init {folder} --url URL` begins one")
+    engagement = Engagement(folder)
+    settings = engagement.settings()
+    with engagement.lock():
+        try:
+            yield engagement, settings
+        finally:
+            engagement.write_manifest()
+
+
+@contextmanager
+def running(engagement: Engagement, settings: Settings, console: Console) -> Iterator[Target]:
+    """Have the client's stack at hand; put its original configuration back on any exit."""
+    target = make_target(settings, engagement, ask=_ask, tell=console.say)
+    for done in target.recover():
+        console.say(done)
+    try:
+        yield target
+    finally:
+        try:
+            target.restore()
+        finally:
+            target.stop()
+
+
+def _ask(question: str) -> str:
+    """Ask the operator; without a terminal nobody can answer, which is a refusal."""
+    if not sys.stdin.isatty():
+        raise FeatureMissing(f"this step asks {question!r}, and there is no terminal to answer on")
+    answer: str = click.prompt(question, default="", show_default=False, err=True)
+    return answer
+
+
+def measure_step(
+    folder: Path, options: dict[str, Any], console: Console | None = None
+) -> list[Run]:
+    """Measure the workloads of `folder`, writing its engagement.yaml first where --url is given."""
+    console = console or Console()
+    if options.get("url"):
+        begin_for_measure(folder, options)
+    with opened(folder) as (engagement, settings):
+        loads = workload_named(settings, options.get("workload"))
+        if options.get("regime"):
+            loads = [replace(load, regime=options["regime"]) for load in loads]
+        with running(engagement, settings, console) as target:
+            runs = []
+            for load in loads:
+                schedule, _, _ = prepare(engagement, load)
+                console.step(announcement(schedule))
+                job = Job(
+                    engagement=engagement,
+                    settings=settings,
+                    load=load,
+                    target=target,
+                    stack=options.get("stack") or "before",
+                )
+                runs.append(measure_run(job, showing(console)))
+            return runs
+
+
+def announcement(schedule: Schedule) -> str:
+    """Return what is about to be sent: requests, tokens at most, arrival pattern."""
+    tokens = sum(r.max_tokens for r in schedule.requests)
+    if schedule.kind == "open":
+        last = max(r.intended_s or 0.0 for r in schedule.requests)
+        how = f"open loop at {schedule.rate_per_s:g} a second over {last:.0f} s"
+    else:
+        how = f"closed loop of {schedule.concurrency} users"
+    return (
+        f"Measure {schedule.workload}: {len(schedule.requests)} requests, at most {tokens} "
+        f"output tokens, {how}"
+    )
+
+
+def showing(console: Console) -> Any:
+    """Return a progress callback that draws on `console`."""
+
+    def show(progress: Progress) -> None:
+        failed = f", {progress.errors} failed" if progress.errors else ""
+        console.progress(
+            f"{progress.done} of {progress.total} answered, {progress.in_flight} in flight{failed}"
+        )
+
+    return show
+
+
+def requests_of(folder: Path, run_id: str) -> list[dict[str, Any]]:
+    """Return the requests of a run as documents; those of an unfinished run from its journal."""
+    engagement = Engagement(folder)
+    if run_id not in engagement.run_ids():
+        known = ", ".join(engagement.run_ids()) or "none yet"
+        raise UsageError(f"there is no run {run_id!r} in {folder}; runs: {known}")
+    table = engagement.run_dir(run_id) / TABLE_FILE
+    requests: list[Request]
+    if table.exists():
+        requests = read_requests(table)
+    else:
+        from teardown.measure import journal_of
+
+        journal = journal_of(engagement.run_dir(run_id))
+        requests = [*journal.superseded, *journal.requests] if journal else []
+    return [msgspec.to_builtins(request) for request in requests]
+
+
+def diagnose_step(folder: Path, run_id: str | None) -> Attribution:
+    """Attribute one run and write attribution.json."""
+    with opened(folder) as (engagement, settings):
+        run = newest_run(engagement, run_id)
+        attribution = diagnose_run(engagement, settings, run)
+        write_atomic(engagement.attribution_path, to_json(attribution))
+        return attribution

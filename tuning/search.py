@@ -1,0 +1,160 @@
+"""From a plan to a verdict: reference, screening, bundle, proof; the original always comes back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from teardown.measure import workload_named
+from teardown.records import Candidate, Estimate, Options, Plan, Stack, Trial, VerdictRecord
+from teardown.settings import Settings
+from teardown.ui import Console
+from tuning.gate import Gate
+from tuning.goal import metric_named
+from tuning.proof import headlines, prove
+from tuning.screen import Screening, judge_screened, noise_floor
+from tuning.trial import Bench, OnTrial, with_changes
+
+
+def search(bench: Bench, plan: Plan, gate: Gate, console: Console) -> VerdictRecord:
+    """Return the verdict on `plan`; every trial is in the folder when this returns."""
+    metric = plan.goal_metric
+    metric_named(metric)
+    original = bench.target.original()
+    gate.prepare(bench)
+    candidates = plan.candidates[: bench.settings.budgets.trials]
+    screening = Screening(bench, gate, metric)
+    screened = screening.screen(candidates, _announce(console))
+    floor = noise_floor(screening.controls, metric)
+    screened = [bench.save(t) for t in judge_screened(screened, floor)]
+    for trial in screened:
+        console.say(f"{trial.candidates[0]}: {trial.decision} — {trial.because}")
+    rejected = {t.candidates[0]: t.because for t in screened if t.decision != "kept"}
+    kept = _compatible([t for t in screened if t.decision == "kept"])
+    proof: Trial | None = None
+    while kept:
+        changes = _merged(kept)
+        names = [t.candidates[0] for t in kept]
+        console.step(f"Proof: {' + '.join(names)} in {bench.settings.budgets.pairs} fresh pairs")
+        proof = prove(
+            bench,
+            gate,
+            trial_id=f"proof-{'+'.join(names)}",
+            candidates=names,
+            changes=changes,
+            num_pairs=bench.settings.budgets.pairs,
+            metric=metric,
+        )
+        console.say(f"proof: {proof.decision} — {proof.because}")
+        refused = proof.oracle is not None and not proof.oracle.passed
+        weaker = _without_riskiest(kept, candidates) if refused else []
+        if not weaker:
+            break
+        rejected |= {
+            t.candidates[0]: f"left out of the bundle, which {proof.because}"
+            for t in kept
+            if t not in weaker
+        }
+        kept = weaker
+    return _verdict(bench, original, metric, plan, kept, rejected, proof, floor, gate)
+
+
+def _announce(console: Console) -> OnTrial:
+    def announce(trial: Trial) -> Trial:
+        effect = f"{trial.effect.value:.2f}×" if trial.effect else "no effect to judge"
+        oracle = (
+            ""
+            if trial.oracle is None
+            else (", oracle passed" if trial.oracle.passed else ", ORACLE REFUSED")
+        )
+        console.say(f"screened {trial.candidates[0]}: {effect}{oracle}")
+        return trial
+
+    return announce
+
+
+def _compatible(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the kept trials, best measured first, leaving out any that sets an option twice."""
+    chosen: list[Trial] = []
+    taken: dict[str, object] = {}
+    ranked = sorted(trials, key=lambda t: t.effect.value if t.effect else 0.0, reverse=True)
+    for trial in ranked:
+        if all(taken.get(name, value) == value for name, value in trial.changes.items()):
+            chosen.append(trial)
+            taken |= trial.changes
+    return chosen
+
+
+def _merged(trials: Sequence[Trial]) -> Options:
+    merged: Options = {}
+    for trial in trials:
+        merged |= trial.changes
+    return merged
+
+
+def _without_riskiest(kept: list[Trial], candidates: Sequence[Candidate]) -> list[Trial]:
+    """Return the bundle without the members that may change answers; empty when none may."""
+    changing = {c.candidate for c in candidates if c.changes_answers}
+    rest = [t for t in kept if t.candidates[0] not in changing]
+    return rest if rest and len(rest) < len(kept) else []
+
+
+def _verdict(
+    bench: Bench,
+    original: Stack,
+    metric: str,
+    plan: Plan,
+    kept: Sequence[Trial],
+    rejected: dict[str, str],
+    proof: Trial | None,
+    floor: Estimate | None,
+    gate: Gate,
+) -> VerdictRecord:
+    improved = proof is not None and proof.decision == "kept"
+    if proof is not None and not improved:
+        rejected = rejected | {t.candidates[0]: proof.because for t in kept}
+    effect = proof.effect if proof else None
+    accepted = proof.stack if proof is not None and improved else None
+    if accepted is not None:
+        accepted = replace(
+            accepted, options=with_changes(bench.original, proof.changes if proof else {})
+        )
+    return VerdictRecord(
+        outcome="improved" if improved else "no_change_helps",
+        sentence=sentence(bench.settings, metric, effect if improved else None, len(rejected)),
+        goal_metric=metric,
+        at_least=plan.at_least,
+        goal_reached=bool(improved and effect and effect.low and effect.low >= plan.at_least)
+        if improved
+        else None,
+        effect=effect,
+        noise_floor=floor,
+        headlines=headlines(bench, proof, metric) if proof is not None and improved else [],
+        kept=[t.candidates[0] for t in kept] if improved else [],
+        rejected=rejected,
+        proof_trial=proof.trial if proof else None,
+        original=original,
+        accepted=accepted,
+        launch=None,
+        oracle_sha256=gate.sha256,
+    )
+
+
+def sentence(settings: Settings, metric: str, effect: Estimate | None, rejected: int) -> str:
+    """Return the one sentence that opens the report, from the numbers alone."""
+    info = metric_named(metric)
+    load = workload_named(settings, None)[0]
+    under = f"under {load.name}"
+    if effect is None:
+        return (
+            f"No change helps: {rejected} candidate{'s' if rejected != 1 else ''} "
+            f"did not measurably improve the {info.label} {under}; the stack stays as it is."
+        )
+    times = f"{effect.value:.1f}" if effect.value < 10 else f"{effect.value:.0f}"
+    if info.better == "lower":
+        what = f"The {info.label} fell to 1/{times} of what it was"
+    else:
+        what = f"The stack delivers {times} times the {info.label}"
+    return (
+        f"{what} {under} (improvement {effect.value:.2f}×, 95 % interval "
+        f"{effect.low:.2f} to {effect.high:.2f}, {effect.n} interleaved pairs), "
+        "and the answers pass the accuracy oracle."
+    )
