@@ -1,0 +1,1 @@
+"""Scrape configuration, alert rules and their tests, by engine."""
