@@ -1,0 +1,61 @@
+"""What limits the stack, in plain words, with the evidence that carries it."""
+
+from reports.format import percent, quantity
+from reports.model import Bottleneck, Item
+from reports.words import cause, time_class
+from teardown.records import Attribution, Evidence
+
+NUM_EVIDENCE = 2
+
+
+def bottleneck(attribution: Attribution | None) -> Bottleneck:
+    """Return what limits the stack, or say plainly that it is not known."""
+    if attribution is None:
+        return Bottleneck(
+            name="Not diagnosed yet",
+            share="",
+            cause="No diagnosis is in the folder.",
+            confidence="",
+            evidence=[],
+            ruled_out=[],
+            would_disprove=[],
+            notes=[],
+        )
+    share = attribution.shares.get(attribution.time_class or "", 0.0)
+    if attribution.abstained or attribution.time_class is None:
+        name = "We cannot tell what limits this stack"
+        unexplained = attribution.shares.get("unexplained", 0.0)
+        share_text = f"{percent(unexplained)} of the time is not explained"
+        why = attribution.notes[0] if attribution.notes else "The evidence does not single one out."
+    else:
+        name = time_class(attribution.time_class).capitalize()
+        share_text = f"{percent(share)} of the time that users wait"
+        why = cause(attribution.cause) if attribution.cause else "No single cause stands out"
+        why = f"{why[0].upper()}{why[1:]}."
+    return Bottleneck(
+        name=name,
+        share=share_text,
+        cause=why,
+        confidence=f"confidence {percent(attribution.confidence)}",
+        evidence=[_evidence(e) for e in strongest(attribution)],
+        ruled_out=[
+            Item(name=time_class(r.time_class), text=r.because) for r in attribution.ruled_out
+        ],
+        would_disprove=attribution.would_disprove,
+        notes=attribution.notes,
+    )
+
+
+def strongest(attribution: Attribution) -> list[Evidence]:
+    """Return the evidence that carries the diagnosis: for the cause, then the class, then any."""
+
+    def rank(evidence: Evidence) -> int:
+        wanted = (attribution.cause, attribution.time_class)
+        return wanted.index(evidence.supports) if evidence.supports in wanted else len(wanted)
+
+    return sorted(attribution.evidence, key=rank)[:NUM_EVIDENCE]
+
+
+def _evidence(evidence: Evidence) -> Item:
+    value = quantity(evidence.value, evidence.unit)
+    return Item(name=f"{evidence.name.replace('_', ' ')}: {value}", text=evidence.says)
