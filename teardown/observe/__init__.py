@@ -1,1 +1,1 @@
-"""Watch the stack while load runs: engine metrics, host, GPU; in a process of its own."""
+"""What the stack, its GPU and its host say of themselves while a run goes on."""
