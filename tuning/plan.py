@@ -80,8 +80,9 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _rank(candidate: Candidate) -> tuple[float, int, str]:
-    return (-candidate.predicted.value, RISKS.index(candidate.risk), candidate.candidate)
+def _rank(candidate: Candidate) -> tuple[float, int]:
+    """Order by promise, then by risk; what remains keeps the order in which levers named it."""
+    return (-candidate.predicted.value, RISKS.index(candidate.risk))
 
 
 def _combinations(found: Sequence[Candidate]) -> list[Candidate]:

@@ -9,7 +9,8 @@ from tuning.prediction import amdahl, more_slots, unsupported
 # Throughput of 8 slots over 1 on two CPU cores: 0.92, of 4 slots 0.83 (llama.cpp through
 # xllamacpp 2026.10, measured 2026-11): without an accelerator a batch amortises little.
 WORST_THROUGHPUT = 0.83
-# A batch reads the weights once: at best the throughput grows with the batch, likely with its root.
+# A batch reads the weights once: on a GPU the throughput grows with the batch at best and with its
+# root likely; on a CPU it stays likely and grows with the root at best.
 LIKELY_EXPONENT_GPU = 0.5
 # llama.cpp rounds the context up to a multiple of this (llama-context.cpp, 2026-10).
 CTX_GRAIN = 256
@@ -116,7 +117,8 @@ def _with_slots(context: PlanContext, slots: int) -> Candidate:
         candidate=f"slots-{slots}",
         title=f"Run {slots} requests at once instead of {present}",
         lever=Batching.name,
-        changes={k: v for k, v in changes.items() if context.option(k) != v},
+        # by what was asked: an explicit `parallel` turns off a kv-unified that was automatic
+        changes={k: v for k, v in changes.items() if context.stack.options.get(k) != v},
         predicted=_slots_prediction(context, slots),
         reason=reason,
         cause="batch_cap" if more and context.cause("batch_cap") else None,
@@ -133,8 +135,9 @@ def _slots_prediction(context: PlanContext, slots: int) -> Estimate:
     if ratio <= 1:
         return more_slots(context, slots, (ratio**LIKELY_EXPONENT_GPU, 1.0, 1 / WORST_THROUGHPUT))
     on_gpu = context.gpu is not None or context.stack.engine == "vllm"
-    likely = ratio**LIKELY_EXPONENT_GPU if on_gpu else 1.0
-    return more_slots(context, slots, (WORST_THROUGHPUT, likely, ratio))
+    root = ratio**LIKELY_EXPONENT_GPU
+    likely, high = (root, ratio) if on_gpu else (1.0, root)
+    return more_slots(context, slots, (WORST_THROUGHPUT, likely, high))
 
 
 def _with_ubatch(context: PlanContext, size: int, present: int, batch: int) -> Candidate:

@@ -5,10 +5,11 @@ from tuning.context import PlanContext
 from tuning.prediction import amdahl, unsupported
 
 THREADS_OPTION = {"llama.cpp": "threads", "llama-cpp-python": "n_threads"}
-# Threads beyond the cores spin against each other (ggml busy-waits between operations).
+# ggml's threads spin at a barrier after every operation, so one without a core holds up all: two
+# threads on two cores beside other work decoded 40 times slower than one thread (seen 2026-11).
+SPARE_CORES = 1
+# What giving each thread a core brings at best in the middling case; the case above is the far end.
 OVERSUBSCRIBED_GAIN = 2.0
-# A core left for HTTP and sampling costs a step at most its part, and may end stalls.
-SPARE_CORE_HIGH = 1.1
 FRONTEND_CAUSES = ("frontend", "tokenizer")
 API_SERVERS = 2
 
@@ -26,23 +27,29 @@ class Host:
         return _api_servers(context) if context.stack.engine == "vllm" else []
 
     def left_alone(self, context: PlanContext) -> list[LeftAlone]:
-        """Return the thread count where it equals the cores."""
+        """Return the thread count where it fits the cores."""
         option = THREADS_OPTION.get(context.stack.engine)
         threads = context.number(option) if option else None
-        if option is None or threads is None or threads != context.num_cpus:
+        if option is None or threads is None or threads < 1 or _threads(context, option):
             return []
-        because = f"{threads} threads on {context.num_cpus} cores: one for each"
+        free = max(context.num_cpus - threads, 0)
+        because = (
+            f"{threads} of {context.num_cpus} cores compute; {free} free for HTTP, sampling and "
+            "the load"
+        )
         return [LeftAlone(setting=option, value=str(threads), because=because)]
 
 
 def _threads(context: PlanContext, option: str) -> list[Candidate]:
-    present, cores = context.number(option), context.num_cpus
-    known = present is not None and present > 0
-    if known and present == cores:
-        tries = [cores - 1] if cores > 2 else []
-    else:
-        tries = [cores] if known or context.cause("cpu_starvation") else []
-    return [_with_threads(context, option, n, present if known else None) for n in tries]
+    present = context.number(option)
+    fits = max(context.num_cpus - SPARE_CORES, 1)
+    if present is None or present < 1:
+        return [_with_threads(context, option, fits, None)] if _is_starved(context) else []
+    return [_with_threads(context, option, fits, present)] if present != fits else []
+
+
+def _is_starved(context: PlanContext) -> bool:
+    return context.cause("cpu_starvation") > 0
 
 
 def _with_threads(
@@ -54,8 +61,9 @@ def _with_threads(
         lever=Host.name,
         changes={option: threads},
         predicted=_prediction(context, threads, present),
-        reason=f"{present or 'an unknown number of'} threads share {context.num_cpus} cores",
-        cause="cpu_starvation" if context.cause("cpu_starvation") else None,
+        reason=f"{present or 'an unknown number of'} threads compute on {context.num_cpus} cores; "
+        f"{SPARE_CORES} is left for HTTP, sampling and the load",
+        cause="cpu_starvation" if _is_starved(context) else None,
         risk="low",
         changes_answers=None,
         watch="processor use of the engine and time per token",
@@ -67,19 +75,19 @@ def _prediction(context: PlanContext, threads: int, present: int | None) -> Esti
     fraction = context.cause("cpu_starvation")
     if fraction:
         return amdahl(context, fraction, "anywhere", "threads wait for cores", worst=0.9)
+    if context.gpu is not None:
+        return unsupported(0.95, 1.0, 1.1, "the accelerator computes, not these threads")
     if present is None:
         return unsupported(0.9, 1.0, 1.1, "the engine's own thread count is not known")
     if present > context.num_cpus:
-        because = f"{present} threads take turns on {context.num_cpus} cores"
-        return unsupported(1.0, min(present / threads, OVERSUBSCRIBED_GAIN) ** 0.5, 2.0, because)
+        because = f"{present} threads take turns on {context.num_cpus} cores and spin meanwhile"
+        return unsupported(1.0, OVERSUBSCRIBED_GAIN**0.5, OVERSUBSCRIBED_GAIN, because)
     if present < threads:
-        if context.gpu is not None:
-            return unsupported(0.95, 1.0, 1.1, "the accelerator computes, not these threads")
         ideal = threads / present
         because = f"physics: at most {threads}/{present} of the arithmetic; memory may limit first"
         return unsupported(0.9, ideal**0.5, ideal, because)
-    low = threads / present
-    return unsupported(low, 1.0, SPARE_CORE_HIGH, "a core for the server beside the arithmetic")
+    because = "every core computes: one thread that must wait for a core holds up all of them"
+    return unsupported(threads / present, 1.0, OVERSUBSCRIBED_GAIN, because)
 
 
 def _api_servers(context: PlanContext) -> list[Candidate]:

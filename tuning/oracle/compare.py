@@ -129,7 +129,8 @@ def _logprob(answer: Answer, at: int, token: str) -> float | None:
 
 def _flip(reference: Answer, answer: Answer) -> Flip | None:
     at = _divergence(reference, answer)
-    if at is None or not reference.tokens or not answer.tokens:
+    has_no_logprobs = answer.text and not answer.tokens
+    if at is None or not reference.tokens or has_no_logprobs:
         return None
     if at == len(reference.tokens):  # the reference ended here; what it gave the end is unknown
         return Flip(
