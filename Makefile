@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: demo test check test-engines format clean help
+.PHONY: demo test check test-engines bench-help format clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ check: $(VENV)/.test ## the fast checks alone, in under a minute
 
 test-engines: $(VENV)/.test ## longer tests on real engines; writes tests/engines.log, which is committed
 	@$(BIN)/python -m tests.engine_log --run
+
+bench-help: $(VENV)/.demo ## how long each verb takes to answer --help
+	@$(BIN)/python -m tests.bench_help
 
 format: $(VENV)/.test ## lay out the code
 	@$(BIN)/ruff format .

@@ -7,17 +7,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from teardown.classify.attribute import attribute
-from teardown.classify.data import RunData, Scrape
-from teardown.classify.facts import hardware_facts, model_facts
-from teardown.engagement import Engagement
+from teardown.classify.data import HardwareFacts, ModelFacts, RunData, Scrape
+from teardown.classify.facts import facts_of_config, facts_of_gguf
+from teardown.classify.hardware import hardware_of, probe_cpu
+from teardown.engagement import Engagement, write_atomic
 from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
 from teardown.measure import RUN_FILE, TABLE_FILE
 from teardown.records import Attribution, Run, Schedule, read
-from teardown.settings import Settings
+from teardown.settings import HardwareSettings, Settings
 from teardown.workload.prompts import read_prompts, reusable_ratio
 
 
@@ -66,13 +69,18 @@ def run_data(engagement: Engagement, settings: Settings, run: Run) -> RunData:
     """Return everything that the folder holds about `run`; what is missing is named in `absent`."""
     folder = engagement.run_dir(run.run)
     absent: dict[str, str] = {}
-    model = settings.target.launch.model if settings.target.launch else None
+    model = model_facts(run)
+    if model is None:
+        absent["model"] = f"the files of {run.target.model} are not on this host"
+    hardware = hardware_facts(engagement, settings, folder)
+    if hardware is None:
+        absent["hardware"] = "neither a GPU nor a measured read bandwidth is known"
     return RunData(
         run=run,
         requests=last_attempts(read_requests(folder / TABLE_FILE)),
         scrapes=_scrapes(folder, run, absent),
-        model=model_facts(_model_path(run, model), run.target.effective or run.target.options),
-        hardware=hardware_facts(settings.hardware),
+        model=model,
+        hardware=hardware,
         unix_zero_s=run.segments[0].started_unix_s if run.segments else None,
         reusable_tokens_ratio=reuse_of(engagement, run),
         promises=settings.promises,
@@ -93,8 +101,47 @@ def reuse_of(engagement: Engagement, run: Run) -> float | None:
     return reusable_ratio([prompts[r.prompt] for r in schedule.requests])
 
 
-def _model_path(run: Run, asked: str | None) -> str | None:
-    return run.target.model if Path(run.target.model).exists() else asked
+def model_facts(run: Run) -> ModelFacts | None:
+    """Return what the run's model costs to read; None where its files are not on this host."""
+    path = Path(run.target.model)
+    options = {**run.target.options, **run.target.effective}
+    if path.is_file():
+        return facts_of_gguf(path, options)
+    config = path / "config.json"
+    if config.is_file():
+        return facts_of_config(json.loads(config.read_text(encoding="utf-8")), options)
+    return None
+
+
+def hardware_facts(
+    engagement: Engagement, settings: Settings, folder: Path
+) -> HardwareFacts | None:
+    """Return the engine's device: the settings' word, else NVML's, else the measured host."""
+    asked = settings.hardware if isinstance(settings.hardware, HardwareSettings) else None
+    host = folder / "host.json"
+    names = None
+    if host.exists():
+        names = json.loads(host.read_text(encoding="utf-8")).get("gpu_names") or None
+    found = hardware_of(asked, names)
+    if found is None and engagement.hardware_path.exists():
+        return msgspec.json.decode(engagement.hardware_path.read_bytes(), type=HardwareFacts)
+    return found
+
+
+def probe_hardware(engagement: Engagement, settings: Settings, model: str) -> None:
+    """Measure this host's read bandwidth once, while the engine is idle; kept in the folder.
+
+    Only where the engine runs on this host's CPU: `settings.hardware` is auto and there is no GPU.
+    """
+    from teardown.observe.gpu import Gpus
+
+    if engagement.hardware_path.exists() or isinstance(settings.hardware, HardwareSettings):
+        return
+    if settings.access.host == "none" or Gpus(wanted=True).reason is None:
+        return
+    path = Path(model)
+    facts = probe_cpu(float(path.stat().st_size) if path.is_file() else None)
+    write_atomic(engagement.hardware_path, json.dumps(msgspec.to_builtins(facts), indent=1) + "\n")
 
 
 def _scrapes(folder: Path, run: Run, absent: dict[str, str]) -> dict[str, list[Scrape]]:

@@ -94,6 +94,11 @@ class Engagement:
         return f"r{max(numbers, default=0) + 1:04d}-{_safe(stack)}-{_safe(workload)}"
 
     @property
+    def hardware_path(self) -> Path:
+        """The path of the measured host, where the engine runs on its CPU."""
+        return self.folder / "hardware.json"
+
+    @property
     def attribution_path(self) -> Path:
         """The path of the diagnosis."""
         return self.folder / "attribution.json"

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from teardown.begin import begin_for_measure
-from teardown.diagnosis import diagnose_run, newest_run
+from teardown.diagnosis import diagnose_run, newest_run, probe_hardware
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import FeatureMissing, UsageError
 from teardown.load.config import Progress
@@ -74,6 +74,9 @@ def measure_step(
             loads = [replace(load, regime=options["regime"]) for load in loads]
         with running(engagement, settings, console) as target:
             runs = []
+            target.start()
+            if target.pid() is not None:
+                probe_hardware(engagement, settings, target.original().model)
             for load in loads:
                 schedule, _, _ = prepare(engagement, load)
                 console.step(announcement(schedule))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from teardown.classify.facts import model_facts
 
-from teardown.diagnosis import newest_run, reuse_of, valid_runs
+from teardown.diagnosis import model_facts, newest_run, reuse_of, valid_runs
 from teardown.engagement import Engagement, write_atomic
 from teardown.engines import engine_for_launcher
 from teardown.engines.protocol import Launch
@@ -64,10 +63,7 @@ def plan_context(
     cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
     schedule = read(Schedule, engagement.schedule_path(run.workload))
     hardware = settings.hardware
-    facts = model_facts(
-        run.target.model if Path(run.target.model).exists() else None,
-        run.target.effective or run.target.options,
-    )
+    facts = model_facts(run)
     return PlanContext(
         run=run,
         attribution=attribution,
