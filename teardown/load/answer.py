@@ -10,8 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import orjson
-
+from teardown.load.document import (
+    Malformed,
+    count_of,
+    items_of,
+    object_of,
+    parse,
+    seconds_of,
+    text_of,
+)
 from teardown.load.sse import Event
 from teardown.records import ServerTimings
 
@@ -71,13 +78,13 @@ def read_stream(events: Iterable[Event]) -> Answer:
         if event.data.strip() == DONE:
             answer.is_done = True
             continue
-        document = _document(event.data)
+        document = parse(event.data)
         if document is None:
             answer.error = answer.error or f"event {answer.num_events} is not a JSON object"
             continue
         try:
             _take(answer, digest, document, event, "delta")
-        except _Malformed as malformed:
+        except Malformed as malformed:
             answer.error = answer.error or f"event {answer.num_events}: {malformed}"
     answer.text_sha256 = digest.value
     return answer
@@ -87,14 +94,14 @@ def read_body(body: bytes, stamp_s: float) -> Answer:
     """Return the answer of one reply that is a single JSON document, complete at `stamp_s`."""
     answer = Answer(is_stream=False)
     digest = _TextDigest()
-    document = _document(body)
+    document = parse(body)
     if document is None:
         answer.error = "the reply is not a JSON object"
         return answer
     answer.num_events = 1
     try:
         _take(answer, digest, document, Event("", "message", stamp_s, stamp_s, False), "message")
-    except _Malformed as malformed:
+    except Malformed as malformed:
         answer.error = f"the reply: {malformed}"
     answer.is_done = answer.error is None and answer.finish_reason is not None
     answer.text_sha256 = digest.value
@@ -103,13 +110,9 @@ def read_body(body: bytes, stamp_s: float) -> Answer:
 
 def error_text(body: bytes) -> str:
     """Return what a failed reply says, in one line of at most `ERROR_CHARACTERS`."""
-    document = _document(body)
+    document = parse(body)
     found = _error_of(document, "error") if document is not None else None
     return found or _shorten(body.decode("utf-8", errors="replace"))
-
-
-class _Malformed(Exception):
-    """A field is not what the protocol says; the text names it."""
 
 
 class _TextDigest:
@@ -146,7 +149,7 @@ def _take(
         answer.error = answer.error or error
         return
     reported = _take_counts(answer, document)
-    choices = _items(document, "choices")
+    choices = items_of(document, "choices")
     pieces = [_piece(choice, key) for choice in choices]
     finish = False
     for choice, piece in zip(choices, pieces, strict=True):
@@ -176,43 +179,43 @@ def _take(
 def _piece(choice: dict[str, Any], key: str) -> _Piece:
     delta = choice.get(key)
     if delta is None:  # the completions endpoint has the text in the choice itself
-        return _Piece(_text(choice, "text"), "", "", "")
+        return _Piece(text_of(choice, "text"), "", "", "")
     if not isinstance(delta, dict):
-        raise _Malformed(f"{key} is not an object")
-    functions = [_object(call, "function") for call in _items(delta, "tool_calls")]
+        raise Malformed(f"{key} is not an object")
+    functions = [object_of(call, "function") for call in items_of(delta, "tool_calls")]
     if delta.get("function_call") is not None:
-        functions.append(_object(delta, "function_call"))
+        functions.append(object_of(delta, "function_call"))
     return _Piece(
-        content=_text(delta, "content") + _text(delta, "refusal"),
-        reasoning=_text(delta, "reasoning") or _text(delta, "reasoning_content"),
-        tool_name="".join(_text(function, "name") for function in functions),
-        tool_arguments="".join(_text(function, "arguments") for function in functions),
+        content=text_of(delta, "content") + text_of(delta, "refusal"),
+        reasoning=text_of(delta, "reasoning") or text_of(delta, "reasoning_content"),
+        tool_name="".join(text_of(function, "name") for function in functions),
+        tool_arguments="".join(text_of(function, "arguments") for function in functions),
     )
 
 
 def _take_counts(answer: Answer, document: dict[str, Any]) -> int | None:
     """Take usage and timings; return the tokens so far, where this event reports them."""
-    usage = _object(document, "usage")
-    answer.prompt_tokens = _or(_count(usage, "prompt_tokens"), answer.prompt_tokens)
-    answer.output_tokens = _or(_count(usage, "completion_tokens"), answer.output_tokens)
+    usage = object_of(document, "usage")
+    answer.prompt_tokens = _or(count_of(usage, "prompt_tokens"), answer.prompt_tokens)
+    answer.output_tokens = _or(count_of(usage, "completion_tokens"), answer.output_tokens)
     answer.reasoning_tokens = _or(
-        _count(_object(usage, "completion_tokens_details"), "reasoning_tokens"),
+        count_of(object_of(usage, "completion_tokens_details"), "reasoning_tokens"),
         answer.reasoning_tokens,
     )
-    timings = _object(document, "timings")  # llama.cpp
+    timings = object_of(document, "timings")  # llama.cpp
     answer.cached_tokens = _or(
-        _count(_object(usage, "prompt_tokens_details"), "cached_tokens"),
-        _or(answer.cached_tokens, _count(timings, "cache_n")),
+        count_of(object_of(usage, "prompt_tokens_details"), "cached_tokens"),
+        _or(answer.cached_tokens, count_of(timings, "cache_n")),
     )
     if timings:
         answer.server = ServerTimings(
-            prefill_s=_milliseconds(timings, "prompt_ms"),
-            decode_s=_milliseconds(timings, "predicted_ms"),
-            prefill_tokens=_count(timings, "prompt_n"),
-            decode_tokens=_count(timings, "predicted_n"),
-            cached_tokens=_count(timings, "cache_n"),
+            prefill_s=seconds_of(timings, "prompt_ms"),
+            decode_s=seconds_of(timings, "predicted_ms"),
+            prefill_tokens=count_of(timings, "prompt_n"),
+            decode_tokens=count_of(timings, "predicted_n"),
+            cached_tokens=count_of(timings, "cache_n"),
         )
-    return _count(usage, "completion_tokens") or _count(timings, "predicted_n") or None
+    return count_of(usage, "completion_tokens") or count_of(timings, "predicted_n") or None
 
 
 def _logprob_entries(choices: list[dict[str, Any]]) -> int | None:
@@ -234,53 +237,6 @@ def _error_of(document: dict[str, Any], kind: str) -> str | None:
     if isinstance(error, dict):
         error = error.get("message") or error.get("code") or error.get("type") or "no message"
     return None if error is None else _shorten(str(error))
-
-
-def _document(data: str | bytes) -> dict[str, Any] | None:
-    try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def _text(parent: dict[str, Any], key: str) -> str:
-    value = parent.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise _Malformed(f"{key} is not text")
-    return value
-
-
-def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    value = parent.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _Malformed(f"{key} is not an object")
-    return value
-
-
-def _items(parent: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = parent.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _Malformed(f"{key} is not a list of objects")
-    return value
-
-
-def _count(parent: dict[str, Any], key: str) -> int | None:
-    value = parent.get(key)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if is_count else None
-
-
-def _milliseconds(parent: dict[str, Any], key: str) -> float | None:
-    value = parent.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) / 1000 if is_number and value is not None else None
 
 
 def _or(value: int | None, other: int | None) -> int | None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from teardown.errors import UsageError
+
 SaltField = Literal["prompt", "cache_salt"]
 Ended = Literal["complete", "interrupted"]
 
@@ -50,6 +52,15 @@ class LoadConfig:
     stop_if: StopIf | None = None
     worker: str = "0"
     parent_pid: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that nothing can be sent with."""
+        if self.timeout_s <= 0:
+            raise UsageError(f"timeout_s is {self.timeout_s:g}; it must be above 0")
+        if self.ramp_s < 0:
+            raise UsageError(f"ramp_s is {self.ramp_s:g}; it must not be below 0")
+        if self.max_in_flight is not None and self.max_in_flight < 1:
+            raise UsageError(f"max_in_flight is {self.max_in_flight}; it must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

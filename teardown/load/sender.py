@@ -16,7 +16,6 @@ from typing import Final
 
 import gevent
 import gevent.event
-import gevent.lock
 import msgspec
 
 from teardown.load.client import Aborted, Client
@@ -25,6 +24,7 @@ from teardown.load.exchange import Exchange
 from teardown.load.journal_writer import JournalWriter
 from teardown.load.prompts import Prompts
 from teardown.load.record import Place, to_request
+from teardown.load.slots import Slots
 from teardown.records import Request, Schedule, ScheduledRequest
 
 LEAD_S: Final = 0.05  # an open request is made ready that long before its time
@@ -50,7 +50,7 @@ class Sender:
         self._client, self._journal = client, journal
         self._is_open = schedule.kind == "open"
         cap = config.max_in_flight if self._is_open else max(schedule.concurrency, 1)
-        self._slots = gevent.lock.BoundedSemaphore(cap) if cap else None
+        self._slots = Slots(cap)
         self._stopping = gevent.event.Event()
         self._zero_s = 0.0
         self.stopped_because: str | None = None
@@ -142,9 +142,6 @@ class Sender:
                 return
             if before is not None:
                 before.join()
-            if self._slots is None:
-                self._send(item, path, body, intended_s)
-                return
             with self._slots:
                 self._send(item, path, body, intended_s)
         except Aborted:

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Final, NamedTuple
 
+import gevent
 from gevent import socket
 
 from teardown.load.clock import Reading, StampClock
@@ -19,7 +20,8 @@ from teardown.load.clock import Reading, StampClock
 SO_TIMESTAMPNS: Final = 35  # asm-generic/socket.h; the socket module does not name it
 TIMESPEC: Final = struct.Struct("@qq")
 ANCILLARY_BYTES: Final = 64
-READ_BYTES: Final = 65536
+READABLE: Final = 1
+READ_BYTES: Final = 16384
 
 
 class Address(NamedTuple):
@@ -50,6 +52,8 @@ class Wire:
     def __init__(self, address: Address, clock: StampClock, context: ssl.SSLContext | None) -> None:
         self._clock = clock
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
+        self._hub = gevent.get_hub()
+        self._readable = self._hub.loop.io(self._socket.fileno(), READABLE)
         self._tls: _Tls | None = None
         started_s = time.monotonic()
         try:
@@ -60,7 +64,7 @@ class Wire:
                 self._tls = _Tls(context, address.server_name)
                 self._shake_hands(self._tls)
         except BaseException:
-            self._socket.close()
+            self.close()
             raise
         self.connect_s = time.monotonic() - started_s
 
@@ -94,12 +98,14 @@ class Wire:
 
     def close(self) -> None:
         """Close without waiting for anything."""
+        self._readable.close()
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _read_raw(self) -> StampedRead:
         if not self.has_kernel_stamps:
             return StampedRead(self._socket.recv(READ_BYTES), self._clock.read(None))
+        self._hub.wait(self._readable)  # a read that finds nothing costs more than a wait
         data, ancillary, _, _ = self._socket.recvmsg(READ_BYTES, ANCILLARY_BYTES)
         wall_ns = None
         for level, kind, payload in ancillary:

@@ -192,3 +192,18 @@ def test_importing_the_public_modules_does_not_import_locust() -> None:
         "assert not [m for m in sys.modules if m.split('.')[0] in ('locust', 'gevent')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"timeout_s": 0}, "timeout_s"),
+        ({"ramp_s": -1}, "ramp_s"),
+        ({"max_in_flight": 0}, "at least"),
+    ],
+)
+def test_a_configuration_that_nothing_can_be_sent_with_is_refused(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        load_config(tmp_path, "http://127.0.0.1:9/v1", closed_schedule(1, 1), **change)

@@ -1,7 +1,7 @@
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teardown.load.exchange import BodyRead, Ending, Exchange
@@ -133,6 +133,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return draw(st.binary(max_size=80)) if kind == "noise" else good[: draw(st.integers(0, 900))]
 
 
+@settings(deadline=None)
 @given(
     bodies(),
     st.sampled_from(get_args(Ending)),

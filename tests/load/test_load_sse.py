@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teardown.load.sse import Event, SseParser
@@ -105,6 +105,7 @@ def completions(raw: bytes, cuts: list[int]) -> list[tuple[str, str, int]]:
     return found
 
 
+@settings(deadline=None)
 @given(streams(), st.lists(st.integers(0, 200), max_size=8))
 def test_any_split_gives_the_same_events_each_in_the_read_that_completes_it(
     raw: bytes, cuts: list[int]

@@ -34,7 +34,9 @@ REQUESTS = st.builds(
 
 
 @given(st.lists(REQUESTS, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 def test_requests_are_the_same_when_read_back(tmp_path: Path, requests: list[Request]) -> None:
     path = tmp_path / "requests.parquet"
     write_requests(path, requests)
