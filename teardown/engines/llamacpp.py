@@ -211,7 +211,8 @@ def _is_as_asked(option: str, value: OptionValue, runs: OptionValue, asked: Opti
     if value == runs:
         return True
     if option == "flash-attn":
-        return value == "auto" or {True: "on", False: "off"}.get(bool(value)) == runs
+        word = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+        return word in ("auto", runs)
     if option in ("threads", "threads-batch", "parallel", "cache-ram", "ctx-checkpoints"):
         return isinstance(value, int) and value < 0  # the engine's own choice
     if option == "ctx-size" and isinstance(value, int) and isinstance(runs, int):

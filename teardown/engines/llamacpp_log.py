@@ -33,7 +33,7 @@ _OPTION_OF_FIELD = {
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), sentence)
     for pattern, sentence in (
-        (r"serve: ((?!ready|stopped|the engine did not start).+)", "{0}"),
+        (r"^serve: ((?!ready|draining|stopped|the engine did not start).+)", "{0}"),
         (r"error: (invalid argument|unknown argument|unknown value|invalid value)(.*)", "{0}{1}"),
         (
             r"quantized V cache requires flash_attn|V cache quantization requires flash_attn",

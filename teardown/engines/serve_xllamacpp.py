@@ -102,6 +102,8 @@ def convert(option: str, kind: str, value: Any, xllamacpp: Any) -> Any:
             raise ValueError("takes on, off or auto")
         return getattr(xllamacpp.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{states[name]}")
     if kind == "priority":
+        if isinstance(value, bool) or value not in range(-1, 4):
+            raise ValueError("takes -1 (low) to 3 (realtime)")
         return xllamacpp.ggml_sched_priority(value)
     if kind == "speculation":
         prefix = "COMMON_SPECULATIVE_TYPE_"
@@ -225,6 +227,7 @@ def main() -> None:
     print(f"serve: ready on {host} port {port} ({server.listening_address})", file=sys.stderr)
     sys.stderr.flush()
     stop.wait()
+    print("serve: draining", file=sys.stderr, flush=True)
     reachable = "127.0.0.1" if host == "0.0.0.0" else host
     drain(f"http://{reachable}:{port}", time.monotonic() + config.get("drain_s", DRAIN_S), now)
     print("serve: stopped", file=sys.stderr, flush=True)

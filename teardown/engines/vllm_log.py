@@ -50,7 +50,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(Free memory on device .*? is less than desired[^.]*)", "{0}"),
         (r"(larger than the available KV cache memory[^.]*)", "the longest context is {0}"),
         (r"(No CUDA GPUs are available|Failed to infer device type)", "{0}"),
-        (r"((?:Value|OS|Runtime|Import|Assertion|NotImplemented)Error: .+)", "{0}"),
+        (r"^(?:ERROR \S+ \S+ \[\S+\] )?((?:\w+\.)*\w+Error: .+)", "{0}"),
     )
 )
 

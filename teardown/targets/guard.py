@@ -4,9 +4,9 @@
 
 The server leads a session of its own, so its children can be ended with it: vLLM's EngineCore
 survives a SIGKILL of its API server and keeps the GPU (vllm-project/vllm#55510). When the kit
-dies, the kernel sends this process SIGTERM, and it kills the server's whole group. When this
-process dies, the kernel kills the server. The server's process id is written to FD at once. Ends
-with the server's exit code, or 128 + the signal that ended it.
+dies, the kernel sends this process SIGTERM, and it kills the server and all that came of it. When
+this process dies, the kernel kills the server. The server's process id is written to FD at once.
+Ends with the server's exit code, or 128 + the signal that ended it.
 """
 
 import contextlib
@@ -14,8 +14,12 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+END_LIMIT_S = 20
 START_FAILED = 127
 
 
@@ -33,6 +37,23 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
+def end_all(code: int) -> NoReturn:
+    """Kill what is left of the server, in whatever session, and end with `code` when it is gone.
+
+    Orphans become children of this process (it is a subreaper), so that none is missed.
+    """
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(code))
+    signal.alarm(END_LIMIT_S)  # a process in an uninterruptible wait cannot be waited for
+    while True:
+        for task in Path("/proc/self/task").glob("*/children"):
+            for child in task.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(code)
+
+
 def main() -> None:
     """Start the command, report its process id, and end as it ends."""
     kit, channel, _, *command = sys.argv[1:]
@@ -41,10 +62,12 @@ def main() -> None:
     def kit_died(_signal: int, _frame: object) -> None:
         if server:
             kill_group(server)
-        os._exit(128 + signal.SIGTERM)
+        end_all(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, kit_died)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     end_with_parent(signal.SIGTERM, int(kit))
     me = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -67,7 +90,7 @@ def main() -> None:
     _, status = os.waitpid(server, 0)
     kill_group(server)  # what the server left behind
     code = os.waitstatus_to_exitcode(status)
-    os._exit(128 - code if code < 0 else code)
+    end_all(128 - code if code < 0 else code)
 
 
 if __name__ == "__main__":

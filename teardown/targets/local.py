@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from teardown.engines.protocol import Counters, Engine, Launch
+from teardown.engines.protocol import Command, Counters, Engine, Launch
 from teardown.errors import EngineFailed, FeatureMissing, TargetError
 from teardown.http import fetch
 from teardown.records import Options, Stack
@@ -97,6 +97,7 @@ class LocalTarget:
             raise FeatureMissing(
                 "access.restart is never, so no option can be changed; grant `window` or `yes`"
             )
+        self._command(options)  # an option that the engine does not know costs no restart
         former, was_running = self.present, self._process is not None
         self._save(options)
         try:
@@ -164,10 +165,7 @@ class LocalTarget:
 
     def _start(self, options: Options) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        launch = replace(self.launch, options=options)
-        command = self.engine.command(
-            launch, host=self.host, port=self.port, workdir=self.folder.resolve()
-        )
+        command = self._command(options)
         ports.check_free(self.host, self.port)
         for name, text in command.files.items():
             (self.folder / name).write_text(text, encoding="utf-8")
@@ -176,6 +174,7 @@ class LocalTarget:
         )
         self.present = dict(options)
         self._save(options)
+        launch = replace(self.launch, options=options)
         limit_s = self.engine.launch_spec(launch).start_timeout_s
         try:
             self._process.wait_healthy(
@@ -188,6 +187,14 @@ class LocalTarget:
             self._process.kill()
             self._process = None
             raise
+
+    def _command(self, options: Options) -> Command:
+        return self.engine.command(
+            replace(self.launch, options=options),
+            host=self.host,
+            port=self.port,
+            workdir=self.folder.resolve(),
+        )
 
     def _go_back(self, former: Options, was_running: bool, error: BaseException) -> None:
         """Put `former` back after a failed change; a second failure is added to the first."""

@@ -14,6 +14,7 @@ from teardown.targets import guard
 
 POLL_S = 0.05
 TERM_GRACE_S = 5.0
+KILL_LIMIT_S = guard.END_LIMIT_S + 10.0
 LOG_TAIL_CHARS = 300
 
 
@@ -89,13 +90,20 @@ class ServerProcess:
             _signal(self.pid, signal.SIGTERM)
             if not self._has_ended(TERM_GRACE_S):
                 guard.kill_group(self.pid)
-        self._guard.wait()
+        self._wait_for_end()
 
     def kill(self) -> None:
         """End the server and its children at once."""
         if self.exit_code() is None:
             guard.kill_group(self.pid)
-        self._guard.wait()
+        self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        if not self._has_ended(KILL_LIMIT_S):
+            raise EngineFailed(
+                f"the engine (process {self.pid}) did not end within {KILL_LIMIT_S:.0f} s of a "
+                "SIGKILL; a driver may hold it"
+            )
 
     def _has_ended(self, timeout_s: float) -> bool:
         try:
