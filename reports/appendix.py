@@ -101,6 +101,8 @@ def cost_section(dossier: Dossier) -> Section | None:
                 caption="Cost at the measured load",
                 columns=["Stack", "Runs", "Mean output rate", "Cost per 1M output tokens"],
                 rows=rows,
+                note="Means of runs, shown for the order of magnitude; what is claimed is proved "
+                "by pairs, above.",
             )
         ],
         folded=[],

@@ -15,28 +15,26 @@ def bottleneck(attribution: Attribution | None) -> Bottleneck:
             name="Not diagnosed yet",
             share="",
             cause="No diagnosis is in the folder.",
-            confidence="",
             evidence=[],
             ruled_out=[],
             would_disprove=[],
             notes=[],
         )
+    confidence = f"confidence {percent(attribution.confidence)}"
     share = attribution.shares.get(attribution.time_class or "", 0.0)
     if attribution.abstained or attribution.time_class is None:
         name = "We cannot tell what limits this stack"
-        unexplained = attribution.shares.get("unexplained", 0.0)
-        share_text = f"{percent(unexplained)} of the time is not explained"
+        share_text = confidence
         why = attribution.notes[0] if attribution.notes else "The evidence does not single one out."
     else:
         name = time_class(attribution.time_class).capitalize()
-        share_text = f"{percent(share)} of the time that users wait"
+        share_text = f"{percent(share)} of the time that users wait, {confidence}"
         why = cause(attribution.cause) if attribution.cause else "No single cause stands out"
         why = f"{why[0].upper()}{why[1:]}."
     return Bottleneck(
         name=name,
         share=share_text,
         cause=why,
-        confidence=f"confidence {percent(attribution.confidence)}",
         evidence=[_evidence(e) for e in strongest(attribution)],
         ruled_out=[
             Item(name=time_class(r.time_class), text=r.because) for r in attribution.ruled_out

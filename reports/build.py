@@ -29,6 +29,9 @@ def build_report(dossier: Dossier, kit_version: str) -> Report:
         candidates=candidate_rows(dossier),
         charts=charts(dossier),
         findings_title="Proposed changes" if proposed else "Changes that were kept",
+        findings_empty="Nothing is proposed yet."
+        if proposed
+        else "No change earned its place behind the accuracy gate: the stack stays as it is.",
         findings=findings(dossier),
         sections=sections(dossier),
         glossary=[
@@ -40,13 +43,20 @@ def build_report(dossier: Dossier, kit_version: str) -> Report:
 
 def missing(dossier: Dossier) -> list[Item]:
     """Return the records that are not there yet, each with the verb that writes it."""
-    absent = (
-        (dossier.attribution, "diagnosis", "teardown diagnose DIR"),
-        (dossier.plan, "plan", "teardown plan DIR"),
-        (dossier.verdict, "verdict", "teardown tune DIR"),
-        (dossier.bundle, "emitted stack", "teardown emit DIR"),
-    )
-    return [Item(name=name, text=verb) for record, name, verb in absent if record is None]
+    verdict = dossier.verdict
+    found = [
+        Item(name=name, text=verb)
+        for record, name, verb in (
+            (dossier.attribution, "diagnosis", "teardown diagnose DIR"),
+            (dossier.plan, "plan", "teardown plan DIR"),
+            (verdict, "verdict", "teardown tune DIR"),
+        )
+        if record is None
+    ]
+    nothing_to_emit = verdict is not None and verdict.accepted is None
+    if dossier.bundle is None and not nothing_to_emit:
+        found.append(Item(name="emitted stack", text="teardown emit DIR"))
+    return found
 
 
 def sections(dossier: Dossier) -> list[Section]:

@@ -5,7 +5,7 @@ from typing import Literal
 from reports.dossier import Dossier
 from reports.format import MISSING, factor, number
 from reports.model import CandidateRow, Finding, Item, Table
-from reports.words import DECISION_WORDS, cause
+from reports.words import DECISION_WORDS, cause, metric
 from teardown.records import Candidate, Estimate, Options, OptionValue, OracleResult, Trial
 
 Decided = Literal["kept", "rejected", "no_change", "failed", "pending", "untried"]
@@ -211,7 +211,7 @@ def secondary_table(dossier: Dossier) -> Table | None:
         caption="What the proof did to the other metrics (above 1 is better)",
         columns=["Metric", "Effect", "Pairs", "Measurable"],
         rows=[
-            [name, factor(e), str(e.n), "yes" if e.excludes_one else "no"]
+            [metric(name).label, factor(e), str(e.n), "yes" if e.excludes_one else "no"]
             for name, e in proof.secondary.items()
         ],
     )

@@ -23,7 +23,7 @@ WIDTH, ROW = 560, 48
 DASH = [5, 4]
 # Readers' fonts are wider or narrower than the one that the text was measured with.
 PADDING = {"left": 28, "right": 34, "top": 6, "bottom": 6}
-LABEL_CHARACTERS = 24
+LABEL_CHARACTERS = 30
 WRAPPED = "split(datum.label, '\\n')"
 
 Spec = dict[str, Any]

@@ -175,7 +175,7 @@ def provenance_section(dossier: Dossier) -> Section:
     return Section(
         anchor="provenance",
         title="Provenance",
-        lead=["`teardown report DIR` makes this file again from the records below, byte for byte."],
+        lead=["teardown report DIR makes this file again from the records below, byte for byte."],
         tables=[
             Table(
                 caption="Runs",

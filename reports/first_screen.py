@@ -1,5 +1,7 @@
 """The first screen: one sentence, whether it may be believed, three numbers, what limits, scope."""
 
+from dataclasses import replace
+
 from reports.bottleneck import bottleneck
 from reports.dossier import Dossier
 from reports.format import (
@@ -11,6 +13,7 @@ from reports.format import (
     measured,
     number,
     percent,
+    plural,
     point,
     quantity,
     scale_of,
@@ -42,7 +45,7 @@ def first_screen(dossier: Dossier) -> FirstScreen:
         sentence=sentence,
         withheld=withheld,
         validity=validity,
-        tiles=[] if validity.light == "invalid" else tiles(dossier),
+        tiles=shown_tiles(dossier, validity.light),
         bottleneck=bottleneck(dossier.attribution),
         briefs=briefs(dossier),
         scope=scope(dossier),
@@ -64,12 +67,21 @@ def _withheld_sentence(light: Light) -> str:
 
 def _sentence_without_verdict(dossier: Dossier) -> str:
     runs = len(dossier.runs)
-    text = f"{count(runs)} run{'s are' if runs != 1 else ' is'} measured"
+    text = f"{plural(runs, 'run')} measured"
     if dossier.attribution is not None:
-        text += ", the time is attributed"
+        text += ", the time attributed"
     if dossier.plan is not None:
-        text += f", {count(len(dossier.plan.candidates))} changes are planned"
+        text += f", {plural(len(dossier.plan.candidates), 'change')} planned"
     return f"{text}; no change has been proved yet."
+
+
+def shown_tiles(dossier: Dossier, light: Light) -> list[Tile]:
+    """Return the tiles; none for an invalid result, and no good or bad news from a simulation."""
+    if light == "invalid":
+        return []
+    if light == "simulated":
+        return [replace(t, tone="unknown", note=f"simulated; {t.note}") for t in tiles(dossier)]
+    return tiles(dossier)
 
 
 def tiles(dossier: Dossier) -> list[Tile]:
@@ -101,7 +113,7 @@ def tiles(dossier: Dossier) -> list[Tile]:
             after="",
             change="",
             tone="unknown",
-            note=f"one run, {count(n)} requests; nothing to compare with yet",
+            note=f"one run, {plural(n, 'request')}; nothing to compare with yet",
         )
         for label, value, n in numbers
     ]
@@ -115,7 +127,7 @@ def _tile(headline: Headline) -> Tile:
     return Tile(
         label=headline.label,
         before=point(before, scale),
-        after=point(after, scale) if after else "not measured",
+        after=point(after, scale) if after else "",
         change=found.text if headline.change else "",
         tone=found.tone,
         note=_tile_note(headline, basis, scale.factor, found.interval),
@@ -129,8 +141,8 @@ def _tile_note(headline: Headline, basis: Estimate | None, scale: float, interva
         what = (
             f"95 % interval {interval}" if basis.low is not None else f"{interval} {basis.method}"
         )
-        return f"{what}, n = {count(basis.n)} pair{'s' if basis.n != 1 else ''}"
-    return f"{bounds(basis, scale)} n = {count(basis.n)}".strip()
+        return f"{what}, n = {plural(basis.n, 'pair')}"
+    return f"before {bounds(basis, scale)} n = {count(basis.n)}; after: not measured"
 
 
 def briefs(dossier: Dossier) -> list[Brief]:
@@ -191,7 +203,7 @@ def scope(dossier: Dossier) -> list[Item]:
     if len(loads) > NUM_WORKLOADS:
         workloads += f" and {len(loads) - NUM_WORKLOADS} more"
     items = [
-        Item(name="Measured", text=f"{when}, {count(len(dossier.runs))} runs"),
+        Item(name="Measured", text=f"{when}, {plural(len(dossier.runs), 'run')}"),
         Item(name="Engine", text=", ".join(engines)),
         Item(name="Model", text=", ".join(models)),
         Item(name="Workload", text=workloads),

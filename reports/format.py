@@ -78,6 +78,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace("-", "−")
 
 
+def plural(value: int, noun: str) -> str:
+    """Return a count with its noun, such as `1 run` or `4 pairs`."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def percent(ratio: float | None) -> str:
     """Return a share of one as a whole percentage, with one decimal below 10 %."""
     if ratio is None:

@@ -48,7 +48,6 @@ class Bottleneck:
     name: str
     share: str
     cause: str
-    confidence: str
     evidence: list[Item]
     ruled_out: list[Item]
     would_disprove: list[str]
@@ -158,6 +157,7 @@ class Report:
     candidates: list[CandidateRow]
     charts: list[Chart]
     findings_title: str
+    findings_empty: str
     findings: list[Finding]
     sections: list[Section]
     glossary: list[list[str]]

@@ -47,11 +47,22 @@ def draw(charts: list[Chart]) -> Drawn:
         )
     drawn = {}
     for chart in charts:
-        valid = altair.Chart.from_dict(chart.spec).to_dict()
+        valid = altair.Chart.from_dict(_cleaned(chart.spec)).to_dict()
         version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
         text = vl_convert.vegalite_to_svg(json.dumps(valid, sort_keys=True), vl_version=version)
         drawn[chart.chart] = inline(text, chart)
     return Drawn(drawn, "")
+
+
+def _cleaned(value: Any) -> Any:
+    """Return a specification whose texts can be written as JSON; labels keep their line breaks."""
+    if isinstance(value, str):
+        return "\n".join(clean(line) for line in value.split("\n"))
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _cleaned(item) for key, item in value.items()}
+    return value
 
 
 def inline(text: str, chart: Chart) -> Markup:

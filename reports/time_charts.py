@@ -2,7 +2,7 @@
 
 from reports.chart_style import NAME_AXIS, PALETTE, Rows, Spec, inline_data, specification, wrapped
 from reports.dossier import Dossier
-from reports.format import measured, percent, scale_of
+from reports.format import MISSING, measured, percent, scale_of
 from reports.model import Chart, Table
 from reports.percentiles import NAMES
 from reports.words import time_class
@@ -27,6 +27,7 @@ def shares_chart(dossier: Dossier) -> Chart | None:
             else ("after" if name == attribution.time_class else "before"),
         }
         for name, share in shares
+        if share > 0
     ]
     names = [r["name"] for r in rows]
     y = {
@@ -65,7 +66,7 @@ def shares_chart(dossier: Dossier) -> Chart | None:
         description="Bars, longest first: "
         + ", ".join(f"{time_class(name)} {percent(share)}" for name, share in shares)
         + f". From run {attribution.run}.",
-        spec=specification(34 * len(rows), layers, data=inline_data(rows)),
+        spec=specification(38 * len(rows), layers, data=inline_data(rows)),
         table=Table(
             caption=f"Shares of experienced time, run {attribution.run}",
             columns=["Class", "Share"],
@@ -77,7 +78,6 @@ def shares_chart(dossier: Dossier) -> Chart | None:
 def percentiles_chart(dossier: Dossier) -> Chart | None:
     """Return the time to first token by percentile: one mark per run, before beside after."""
     rows: Rows = []
-    table: list[list[str]] = []
     sides = (("before", dossier.before_runs), ("after", dossier.after_runs))
     found = [
         (n, s, r, e)
@@ -89,10 +89,15 @@ def percentiles_chart(dossier: Dossier) -> Chart | None:
     if not found:
         return None
     scale = scale_of("s", *(e.value for _, _, _, e in found))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
     for name, side, run, estimate in found:
         rows.append({"name": name, "side": side, "value": estimate.value * scale.factor})
-        table.append([name, side, run.run, measured(estimate, "s", scale)])
+        cells.setdefault((run.run, side), {})[name] = measured(estimate, "s", scale)
     names = [n for n in NAMES if any(r["name"] == n for r in rows)]
+    table = [
+        [run, side, *(by_name.get(n, MISSING) for n in names)]
+        for (run, side), by_name in cells.items()
+    ]
     y = {
         "field": "name",
         "type": "nominal",
@@ -148,12 +153,15 @@ def percentiles_chart(dossier: Dossier) -> Chart | None:
         chart="ttft",
         question="How long until the answer begins, for the typical and the unlucky user?",
         description="Time to first token by percentile, one mark per run. "
-        + "; ".join(f"{t[0]} {t[1]} {t[3]}" for t in table)
+        + "; ".join(
+            f"{run} {side}: " + ", ".join(f"{n} {text}" for n, text in by_name.items())
+            for (run, side), by_name in cells.items()
+        )
         + ".",
         spec=specification(58 * len(names), layers, data=inline_data(rows)),
         table=Table(
             caption="Time to first token (TTFT) by run",
-            columns=["Percentile", "Stack", "Run", "TTFT and its interval"],
+            columns=["Run", "Stack", *names],
             rows=table,
             note=note,
         ),

@@ -1,7 +1,7 @@
 """May these runs be believed: in one bar, and check by check."""
 
 from reports.dossier import Dossier
-from reports.format import count, number
+from reports.format import number, plural
 from reports.model import Light, Section, Table, ValidityBar
 from teardown.records import Run, ValidityReason
 
@@ -38,10 +38,10 @@ def validity_bar(dossier: Dossier) -> ValidityBar:
     simulated = [run.run for run in dossier.runs if run.simulated]
     if simulated:
         light = "simulated"
-        reasons.insert(0, f"{len(simulated)} of {len(dossier.runs)} runs are simulated")
+        reasons.insert(0, f"{len(simulated)} of {plural(len(dossier.runs), 'run')} simulated")
     if not reasons:
         checks = sum(len(run.validity.checks) for run in runs)
-        reasons = [f"{count(checks)} checks on {count(len(runs))} runs hold"]
+        reasons = [f"every one of {plural(checks, 'check')} on {plural(len(runs), 'run')} holds"]
     return ValidityBar(
         light=light,
         label=LABELS[light],
