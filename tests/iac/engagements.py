@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -127,8 +126,8 @@ def write_engagement(
     *,
     client: str = GOLDEN_CLIENT,
     original: Stack | None = None,
-    accepted: Stack | None | Literal["default"] = "default",
-    launch: LaunchSpec | None | Literal["default"] = "default",
+    accepted: Stack | Literal["default"] | None = "default",
+    launch: LaunchSpec | Literal["default"] | None = "default",
     engine: str = "llama.cpp",
     **deploy: object,
 ) -> Path:
