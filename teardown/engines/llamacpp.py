@@ -17,6 +17,7 @@ from teardown.records import LaunchSpec, Options
 from teardown.records.stack import OptionValue
 
 CONTEXT_PAD = 256  # llama_context rounds a sequence's context up to this (2026-10)
+DEFAULT_BATCH = 2048  # llama.cpp's batch-size, which bounds ubatch-size
 START_TIMEOUT_S = 120.0
 DRAIN_S = 30.0
 OLD_BUILD = "b0-unknown"  # xllamacpp's build_info: the version is the package's alone
@@ -218,7 +219,8 @@ def _is_as_asked(option: str, value: OptionValue, runs: OptionValue, asked: Opti
     if option == "ctx-size" and isinstance(value, int) and isinstance(runs, int):
         return value == 0 or runs == rounded_context(value, asked)
     if option in ("batch-size", "ubatch-size") and isinstance(value, int):
-        caps = [asked.get(name) for name in ("batch-size", "ctx-size")]
+        batch = value if option == "batch-size" else asked.get("batch-size") or DEFAULT_BATCH
+        caps = [batch, asked.get("ctx-size")]
         return runs == min([value, *(c for c in caps if isinstance(c, int) and c > 0)])
     return False
 

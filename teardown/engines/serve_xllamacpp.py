@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 VERBOSITY = 4
 DRAIN_S = 30.0
 POLL_S = 0.05
+KEYS = ("model", "alias", "host", "port", "drain_s", "options")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 # llama.cpp's option -> (attribute of CommonParams, kind of value)
@@ -136,6 +137,20 @@ def set_options(params: Any, options: dict[str, Any], xllamacpp: Any) -> None:
             fail(f"option {option!r} is {value!r} but {error}")
 
 
+def check_keys(config: Any, arguments: argparse.Namespace) -> None:
+    """End the process unless the configuration has what it needs and nothing unknown."""
+    if not isinstance(config, dict) or not isinstance(config.get("options", {}), dict):
+        fail(f"{arguments.config} must be a JSON object, and its `options` too")
+    for key in config:
+        if key not in KEYS:
+            fail(f"{arguments.config} has the unknown key {key!r}; known: {', '.join(KEYS)}")
+    for key in ("model", "port"):
+        if getattr(arguments, key) is None and config.get(key) is None:
+            fail(f"no {key}: give it in {arguments.config} or as --{key}")
+    if arguments.port is None and not str(config["port"]).isdigit():
+        fail(f"the port is {config['port']!r} but must be a number")
+
+
 def check_model(path: Path) -> None:
     """End the process unless `path` is a file that begins as GGUF files do."""
     try:
@@ -160,9 +175,10 @@ def check_port(host: str, port: int) -> None:
 
 def busy_requests(base: str) -> int:
     """Return how many requests run or wait, by /metrics or else /slots; 0 when neither answers."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
     for page in ("/metrics", "/slots"):
         try:
-            with urllib.request.urlopen(base + page, timeout=5) as answer:
+            with opener.open(base + page, timeout=5) as answer:
                 text = answer.read().decode()
         except urllib.error.HTTPError as error:
             error.close()
@@ -197,6 +213,7 @@ def main() -> None:
         config = json.loads(arguments.config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         fail(f"{arguments.config} cannot be read: {error}")
+    check_keys(config, arguments)
     model = arguments.model or Path(config["model"])
     host = arguments.host or config.get("host") or "127.0.0.1"
     port = int(arguments.port if arguments.port is not None else config["port"])
@@ -228,7 +245,8 @@ def main() -> None:
     sys.stderr.flush()
     stop.wait()
     print("serve: draining", file=sys.stderr, flush=True)
-    reachable = "127.0.0.1" if host == "0.0.0.0" else host
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reachable = f"[{reachable}]" if ":" in reachable else reachable
     drain(f"http://{reachable}:{port}", time.monotonic() + config.get("drain_s", DRAIN_S), now)
     print("serve: stopped", file=sys.stderr, flush=True)
     os._exit(0)  # deleting the Server waits for ever on a client that keeps its connection

@@ -43,7 +43,7 @@ class LocalTarget:
         self.can_restart = self.access.restart != "never"
         self.folder = folder / "target"
         self.host, self.port = host, port or ports.free_port(host)
-        self.url = f"http://{host}:{self.port}/v1"
+        self.url = ports.base_url(host, self.port)
         self.present: Options = dict(launch.options)
         self.drain_s = drain_s
         self._process: process.ServerProcess | None = None
@@ -134,9 +134,9 @@ class LocalTarget:
         if self._process is None or code is None:
             return None
         how = f"was ended by signal {code - 128}" if code > 128 else f"ended with code {code}"
-        text = self._process.log()
+        text = self._process.log() if self.access.logs == "read" else ""
         why = self.engine.startup_error(text) or process.last_line(text)
-        return f"the engine (process {self._process.pid}) {how}: {why}"
+        return f"the engine (process {self._process.pid}) {how}" + (f": {why}" if text else "")
 
     def pid(self) -> int | None:
         """Return the engine's process id; None where access.host is none, or nothing runs."""

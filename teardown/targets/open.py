@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from teardown.engagement import Engagement
@@ -77,7 +78,7 @@ def _local(target: TargetSettings, settings: Settings, engagement: Engagement) -
     parts = urlsplit(base_url(target.url)) if target.url else None
     return LocalTarget(
         engine,
-        _launch(target, launch_settings),
+        _launch(target, launch_settings, engagement),
         engagement.folder,
         port=parts.port if parts else None,
         host=(parts.hostname or HOST) if parts else HOST,
@@ -95,8 +96,8 @@ def _engine(target: TargetSettings, launch: LaunchSettings) -> Engine:
     return engine
 
 
-def _launch(target: TargetSettings, launch: LaunchSettings) -> Launch:
-    model = launch.model
+def _launch(target: TargetSettings, launch: LaunchSettings, engagement: Engagement) -> Launch:
+    model = _found(launch.model, engagement)
     is_embedded = model in (None, EMBEDDED_NAME) and launch.launcher != "vllm"
     if is_embedded:
         model = str(embedded_model(None))
@@ -105,9 +106,22 @@ def _launch(target: TargetSettings, launch: LaunchSettings) -> Launch:
         model=model,
         served_model=target.model or (EMBEDDED_NAME if is_embedded else _short(model)),
         options=dict(launch.options),
-        binary=launch.binary,
+        binary=_found(launch.binary, engagement),
         env=dict(launch.env),
     )
+
+
+def _found(name: str | None, engagement: Engagement) -> str | None:
+    """Return a path whole, seen from the engagement's folder or from here; else the name as is.
+
+    The server runs in a folder of its own, where a relative path would mean another file.
+    """
+    if name is None:
+        return None
+    for path in (engagement.folder / Path(name).expanduser(), Path(name).expanduser()):
+        if path.exists():
+            return str(path.resolve())
+    return name
 
 
 def _short(model: str | None) -> str:

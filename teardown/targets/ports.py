@@ -25,5 +25,10 @@ def check_free(host: str, port: int) -> None:
             ) from error
 
 
+def base_url(host: str, port: int) -> str:
+    """Return the base URL of a server there; it ends in /v1."""
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
 def _socket(host: str) -> socket.socket:
     return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)

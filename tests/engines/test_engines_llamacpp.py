@@ -90,6 +90,8 @@ def test_what_rounding_explains_is_no_mismatch_and_the_rest_is() -> None:
         "cache-type-k was asked as q4_0 but runs as q8_0",
         "parallel was asked as 4 but runs as 3",
     ]
+    assert engine.mismatches({"ubatch-size": 4096}, {"ubatch-size": 2048}) == []
+    assert engine.mismatches({"batch-size": 4096}, {"batch-size": 4096}) == []
     assert len(engine.mismatches({"flash-attn": "off", "ctx-size": 4096}, runs)) == 2
 
 

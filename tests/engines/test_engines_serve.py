@@ -76,6 +76,23 @@ def test_one_sentence_for_each_thing_that_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ([], "must be a JSON object"),
+        ({"modell": "m"}, "unknown key 'modell'"),
+        ({"model": "m"}, "no port: give it in"),
+        ({"port": 1}, "no model: give it in"),
+        ({"model": "m", "port": "{port}"}, "the port is '{port}' but must be a number"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(tmp_path: Path, config: Any, said: str) -> None:
+    path = tmp_path / "engine.json"
+    path.write_text(json.dumps(config))
+    code, line = refused([sys.executable, serve_xllamacpp.__file__, str(path)])
+    assert code == 2 and said in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"paralel": 2}, "unknown option 'paralel'; did you mean 'parallel'?"),

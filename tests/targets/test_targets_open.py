@@ -41,6 +41,19 @@ def test_the_embedded_model_is_served_under_its_name(
         assert local.url.endswith("/v1")
 
 
+def test_a_relative_model_is_looked_for_in_the_engagement(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    local = opened(tmp_path, kind="local", launch=LaunchSettings(model="m.gguf"))
+    assert local.original().model == str(tmp_path / "m.gguf")
+    assert local.model == "m"
+
+
+def test_an_address_of_the_newer_kind_is_bracketed(tmp_path: Path) -> None:
+    launch = LaunchSettings(launcher="vllm", model="m")
+    local = opened(tmp_path, kind="local", url="http://[::1]:8123/v1", launch=launch)
+    assert (local.url, local.host) == ("http://[::1]:8123/v1", "::1")
+
+
 def test_wrong_settings_are_refused_with_what_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
