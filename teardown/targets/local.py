@@ -89,9 +89,10 @@ class LocalTarget:
     def apply(self, options: Options) -> None:
         """Run the engine with exactly `options`; else EngineFailed, and the former ones run again.
 
-        No restart where they already run.
+        No restart where they already run. The original options are the client's, as they come up.
         """
-        if options == self.present and self.died() is None and self._process is not None:
+        if options == self.present:
+            self.start()
             return
         if not self.can_restart:
             raise FeatureMissing(
@@ -104,7 +105,7 @@ class LocalTarget:
             self.stop()
             self._start(options)
             wrong = self.engine.mismatches(options, self._effective)
-            if wrong:
+            if wrong and options != self.launch.options:
                 raise EngineFailed("the engine does not run as asked: " + "; ".join(wrong))
         except BaseException as error:
             self._go_back(former, was_running, error)
