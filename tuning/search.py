@@ -28,7 +28,7 @@ def search(bench: Bench, plan: Plan, gate: Gate, console: Console) -> VerdictRec
     for trial in screened:
         console.say(f"{trial.candidates[0]}: {trial.decision} — {trial.because}")
     rejected = {t.candidates[0]: t.because for t in screened if t.decision != "kept"}
-    kept = _compatible([t for t in screened if t.decision == "kept"])
+    kept = compatible([t for t in screened if t.decision == "kept"])
     proof: Trial | None = None
     while kept:
         changes = _merged(kept)
@@ -71,7 +71,7 @@ def _announce(console: Console) -> OnTrial:
     return announce
 
 
-def _compatible(trials: Sequence[Trial]) -> list[Trial]:
+def compatible(trials: Sequence[Trial]) -> list[Trial]:
     """Return the kept trials, best measured first, leaving out any that sets an option twice."""
     chosen: list[Trial] = []
     taken: dict[str, object] = {}
