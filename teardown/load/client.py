@@ -17,7 +17,7 @@ import httptools
 from teardown.errors import UsageError
 from teardown.load.clock import StampClock
 from teardown.load.exchange import BodyRead, Exchange
-from teardown.load.wire import Address, Wire, resolve
+from teardown.load.wire import Address, StampKeeper, Wire, resolve
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -58,6 +58,7 @@ class Client:
         clock: StampClock | None = None,
     ) -> None:
         self.clock = clock or StampClock()
+        self._keeper = StampKeeper()
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -105,7 +106,8 @@ class Client:
         return exchange
 
     def close(self) -> None:
-        """Close every idle connection."""
+        """Close every idle connection; nothing can be sent any more."""
+        self._keeper.close()
         while self._idle:
             self._idle.pop().close()
 

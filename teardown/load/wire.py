@@ -46,6 +46,22 @@ def resolve(host: str, port: int, *, is_tls: bool) -> Address:
     return Address(family, sockaddr, host if is_tls else None)
 
 
+class StampKeeper:
+    """Keeps the kernel stamping while it lives.
+
+    Linux stamps packets only while some socket asks for it, and begins a moment after the first
+    one asks: without a keeper, the first reads of a run would have no stamp.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        _ask_for_stamps(self._socket)
+
+    def close(self) -> None:
+        """Let the kernel stop."""
+        self._socket.close()
+
+
 class Wire:
     """One open connection; `connect_s` is how long opening took, TLS included."""
 
