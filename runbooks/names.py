@@ -22,6 +22,7 @@ class Way:
     status: str
     status_shows: str
     logs: str
+    installed: str
     upgrade: str
     rollback: str | None
     forward: str | None
@@ -67,11 +68,6 @@ class Names:
             f"-H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
         )
 
-    @property
-    def installed_command(self) -> str:
-        """Return the command that prints the hash of what is installed."""
-        return f"cat {shlex.quote(self.install_dir + '/current/CONFIG_SHA256')}"
-
 
 def names_of(bundle: Bundle) -> Names:
     """Return the names of `bundle`."""
@@ -104,6 +100,7 @@ def _ways(bundle: Bundle, release: str | None, previous: str | None) -> list[Way
         return []
     service, home = f"{bundle.service}.service", shlex.quote(bundle.install_dir)
     run = f"sh {home}/supervisor/run.sh"
+    installed = f"cat {home}/current/CONFIG_SHA256"
 
     def to(target: str | None, restart: str) -> str | None:
         return f"ln -sfn releases/{target} {home}/current && {restart}" if target else None
@@ -117,6 +114,7 @@ def _ways(bundle: Bundle, release: str | None, previous: str | None) -> list[Way
             status=f"systemctl status --no-pager {service}",
             status_shows="`Active: active (running)`",
             logs=f"journalctl --no-pager -n 50 -u {service}",
+            installed=installed,
             upgrade="sh install.sh --supervisor systemd",
             rollback=to(previous, f"systemctl restart {service}"),
             forward=to(release, f"systemctl restart {service}"),
@@ -129,6 +127,7 @@ def _ways(bundle: Bundle, release: str | None, previous: str | None) -> list[Way
             status=f"{run} status",
             status_shows="a line that starts with `running:` and ends with `answers`",
             logs=f"{run} logs",
+            installed=installed,
             upgrade="sh install.sh --supervisor process",
             rollback=to(previous, f"{run} restart"),
             forward=to(release, f"{run} restart"),
@@ -146,6 +145,10 @@ def _ways(bundle: Bundle, release: str | None, previous: str | None) -> list[Way
                 status=f"{compose} ps",
                 status_shows="`(healthy)`",
                 logs=f"{compose} logs --tail 50",
+                installed=(
+                    f"{compose} exec {bundle.service} "
+                    "sh -c 'cat releases/$LLM_RELEASE/CONFIG_SHA256'"
+                ),
                 upgrade=f"{compose} up -d --build --wait",
                 rollback=f"LLM_RELEASE={previous} {up}" if previous else None,
                 forward=f"LLM_RELEASE={release} {up}" if previous else None,

@@ -10,6 +10,7 @@ from runbooks.page import (
     kept,
     logs_step,
     metrics_step,
+    per_way,
     restart_step,
     status_step,
 )
@@ -119,7 +120,7 @@ def queue_growing(alert: Alert, names: Names) -> Page:
         mitigation=kept(
             Step(
                 text="Make sure that the server itself is not slower than it was proven to be.",
-                commands=[("any", names.installed_command)] if names.ways else [],
+                commands=per_way(names, "installed"),
                 expect=f"`{names.config_sha256}`",
                 otherwise="another configuration runs than the one that was proven: see Verify",
             ),
@@ -148,7 +149,7 @@ def throughput_collapsed(alert: Alert, names: Names) -> Page:
         diagnosis=kept(
             Step(
                 text="Does the proven configuration run?",
-                commands=[("any", names.installed_command)] if names.ways else [],
+                commands=per_way(names, "installed"),
                 expect=f"`{names.config_sha256}`",
                 otherwise="install this configuration again: see Upgrade in README.md",
             ),

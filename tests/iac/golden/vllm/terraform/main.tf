@@ -21,6 +21,7 @@ locals {
     ssh_port      = var.ssh_port
     ssh_key_path  = var.ssh_private_key_path
     ssh_host_key  = var.ssh_host_key
+    ssh_timeout   = var.ssh_timeout
     listen        = var.listen
     port          = var.port
     supervisor    = var.supervisor
@@ -68,6 +69,7 @@ resource "terraform_data" "model" {
   connection {
     type        = "ssh"
     host        = var.host
+    timeout     = var.ssh_timeout
     port        = var.ssh_port
     user        = var.user
     private_key = var.ssh_private_key_path == "" ? null : file(pathexpand(var.ssh_private_key_path))
@@ -91,6 +93,7 @@ resource "terraform_data" "remote" {
   connection {
     type        = "ssh"
     host        = self.input.host
+    timeout     = self.input.ssh_timeout
     port        = self.input.ssh_port
     user        = self.input.user
     private_key = self.input.ssh_key_path == "" ? null : file(pathexpand(self.input.ssh_key_path))

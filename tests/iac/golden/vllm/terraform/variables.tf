@@ -54,6 +54,17 @@ variable "ssh_host_key" {
   }
 }
 
+variable "ssh_timeout" {
+  description = "How long to try to reach the SSH server, such as \"30s\" or \"2m\"."
+  type        = string
+  default     = "2m"
+
+  validation {
+    condition     = can(regex("^[1-9][0-9]*[sm]$", var.ssh_timeout))
+    error_message = "ssh_timeout must be a number and s or m."
+  }
+}
+
 variable "listen" {
   description = "Address that the server listens on."
   type        = string
