@@ -17,11 +17,13 @@ from teardown.errors import TargetError
 from teardown.http import fetch
 from teardown.records import Stack
 from tuning.oracle import ask_all, judge, load, store
+from tuning.oracle.twin import numerical_twin
 
 SERVE = Path(teardown.engines.__file__).with_name("serve_xllamacpp.py")
 START_TIMEOUT_S = 30.0
-NUM_TOKENS = 32
+NUM_TOKENS = 24
 CONCURRENCY = 4
+CONTEXT_TOKENS = 256
 # A support desk's rules, long enough that the cache matters; one thread, because the machine
 # of a test is shared and ggml's threads spin.
 RULES = (
@@ -35,7 +37,6 @@ QUESTIONS = (
     "My parcel has not come for six days. What can I do?",
     "How much is express delivery?",
     "The vase in my parcel is broken. What now?",
-    "Can my neighbour take the parcel?",
     "How heavy may a parcel be?",
     "Explain to a child what a parcel counter is.",
 )
@@ -120,7 +121,7 @@ def test_a_four_bit_cache_is_refused_and_a_faster_schedule_passes(tmp_path):
         served_model="m",
         options=ORIGINAL,
     )
-    twin = asked({**ORIGINAL, "cache-prompt": True, "ubatch-size": 128, "batch-size": 128}, 1)
+    twin = asked(numerical_twin("llama.cpp", ORIGINAL, CONTEXT_TOKENS), CONCURRENCY)
     store(tmp_path / "oracle", stack, PROMPTS, NUM_TOKENS, answers, {"twin": twin})
     reference = load(tmp_path / "oracle", PROMPTS)
 

@@ -9,6 +9,7 @@ from tuning.modules.kv_cache import KvCache
 from tuning.modules.prefix_cache import PrefixCache
 from tuning.modules.protocol import Lever
 from tuning.modules.speculative import Speculative
+from tuning.modules.step_size import StepSize
 
 MODULES: dict[str, type[Lever]] = {
     "attention": Attention,
@@ -19,6 +20,7 @@ MODULES: dict[str, type[Lever]] = {
     "kv_cache": KvCache,
     "prefix_cache": PrefixCache,
     "speculative": Speculative,
+    "step_size": StepSize,
 }
 
 __all__ = ["MODULES", "Lever"]

@@ -1,4 +1,4 @@
-"""How many requests run at once, and how many tokens one step may take."""
+"""How many requests run at once."""
 
 import math
 
@@ -17,30 +17,23 @@ CTX_GRAIN = 256
 # Capture sizes of vLLM's CUDA graphs go in steps of 8; other sizes run partly without graphs
 # on versions before its fix (vllm#57355, merged 2026-09).
 SEQS_GRAIN = 8
-# llama.cpp's own defaults (tools/server/README.md, 2026-10); also the sizes to try.
-BATCH_DEFAULT, UBATCH_DEFAULT = 2048, 512
-# vLLM: 2048 on small GPUs, 8192 from 70 GiB (arg_utils.py, 0.33).
-TOKEN_BUDGETS = (2048, 8192, 16384)
-# A host that computes 64 tokens a step does prefill at most this much slower than at 512
-# (matrix products of 64 rows fill a CPU's vector units already, a GPU's do not).
-SMALL_UBATCH_GAIN = 1.3
 
 
 class Batching:
-    """Slots (`parallel`, `max-num-seqs`) and step sizes (`ubatch-size`, the token budget)."""
+    """`parallel` with the cache that it shares (llama.cpp), `max-num-seqs` (vLLM)."""
 
     name = "batching"
 
     def candidates(self, context: PlanContext) -> list[Candidate]:
-        """Return more or fewer slots, and other step sizes."""
+        """Return more slots where requests wait, fewer where none does."""
         if context.stack.engine == "llama.cpp":
-            return [*self._slots(context), *self._ubatch(context), *_continuous(context)]
+            return [*self._slots(context), *_continuous(context)]
         if context.stack.engine == "vllm":
-            return [*self._seqs(context), *_token_budget(context)]
+            return self._seqs(context)
         return []
 
     def left_alone(self, context: PlanContext) -> list[LeftAlone]:
-        """Return slot and step limits that do not bind."""
+        """Return slot limits that do not bind."""
         engine, users, slots = context.stack.engine, context.concurrency, context.num_slots
         if engine == "llama-cpp-python":
             because = "this server runs one model call at a time; another server is a migration"
@@ -53,32 +46,12 @@ class Batching:
                 f"{users} requests in flight never fill {slots} slots: unused, it costs no time"
             )
             found.append(_alone(SLOTS_OPTION[engine], slots, because))
-        budget = context.number("max-num-batched-tokens")
-        if budget is not None and not context.cause("token_budget"):
-            because = (
-                f"a step holds {budget} tokens, the p99 prompt has {context.prompt_tokens_p99}; "
-                "the diagnosis names no token budget"
-            )
-            found.append(_alone("max-num-batched-tokens", budget, because))
-        batch = context.number("batch-size")
-        if engine == "llama.cpp" and (batch or BATCH_DEFAULT) >= BATCH_DEFAULT:
-            because = "only ubatch-size decides what one step computes; this is its upper bound"
-            found.append(_alone("batch-size", batch or BATCH_DEFAULT, because))
         return found
 
     def _slots(self, context: PlanContext) -> list[Candidate]:
         present, users = context.num_slots or 1, context.concurrency
         tries = {users, math.ceil(users / 2)} if users > present else {math.ceil(present / 2)}
         return [_with_slots(context, n) for n in sorted(tries - {present}, reverse=True) if n > 0]
-
-    def _ubatch(self, context: PlanContext) -> list[Candidate]:
-        present = context.number("ubatch-size") or UBATCH_DEFAULT
-        batch = context.number("batch-size") or BATCH_DEFAULT
-        if present < UBATCH_DEFAULT:
-            tries = [UBATCH_DEFAULT]
-        else:
-            tries = [present // 2] + ([present * 2] if context.prompt_tokens_p99 > present else [])
-        return [_with_ubatch(context, size, present, batch) for size in tries]
 
     def _seqs(self, context: PlanContext) -> list[Candidate]:
         present, users = context.num_slots, context.concurrency
@@ -140,42 +113,6 @@ def _slots_prediction(context: PlanContext, slots: int) -> Estimate:
     return more_slots(context, slots, (WORST_THROUGHPUT, likely, high))
 
 
-def _with_ubatch(context: PlanContext, size: int, present: int, batch: int) -> Candidate:
-    changes: Options = {"ubatch-size": size}
-    if batch < size:
-        changes["batch-size"] = BATCH_DEFAULT
-    longer = size > present
-    if present < UBATCH_DEFAULT:
-        fraction = context.share("prefill") * (1 - 1 / SMALL_UBATCH_GAIN)
-        steps = math.ceil(context.prompt_tokens_p50 / present)
-        predicted = amdahl(
-            context,
-            fraction,
-            "before_first_token",
-            f"the median prompt takes {steps} steps of {present} tokens",
-            worst=0.9,
-        )
-        reason = f"a step of {size} tokens reads the weights once where {present} reads it often"
-    else:
-        predicted = unsupported(0.9, 1.0, 1.1, "a neighbouring step size; the trial decides")
-        reason = "a neighbouring size: " + (
-            "fewer steps per prompt" if longer else "shorter steps between the tokens of others"
-        )
-    return Candidate(
-        candidate=f"ubatch-{size}",
-        title=f"Compute {size} prompt tokens a step instead of {present}",
-        lever=Batching.name,
-        changes=changes,
-        predicted=predicted,
-        reason=reason,
-        cause="prefill_compute" if longer and context.cause("prefill_compute") else None,
-        risk="low",
-        changes_answers=None,
-        watch="the largest gap between tokens: a longer prompt step holds up every decode",
-        undo=f"ubatch-size {present}, batch-size {batch}",
-    )
-
-
 def _continuous(context: PlanContext) -> list[Candidate]:
     if context.is_on("cont-batching", True):
         return []
@@ -233,41 +170,6 @@ def _default_seqs(context: PlanContext, present: int) -> Candidate:
         watch="preemptions, start-up time and memory for the graphs of large batches",
         undo=f"max-num-seqs {present}",
     )
-
-
-def _token_budget(context: PlanContext) -> list[Candidate]:
-    present = context.number("max-num-batched-tokens")
-    larger = [b for b in TOKEN_BUDGETS if b > (present or TOKEN_BUDGETS[1])][:1]
-    smaller = [b for b in TOKEN_BUDGETS if b < (present or TOKEN_BUDGETS[1])][-1:]
-    found = []
-    for budget in larger + smaller:
-        grows = budget in larger
-        cause = "token_budget" if grows else "prefill_interference"
-        fraction = context.cause(cause)
-        phase = "before_first_token" if grows else "after_first_token"
-        predicted = (
-            amdahl(context, fraction, "anywhere", f"the diagnosis names {cause}", worst=0.9)
-            if fraction
-            else unsupported(0.9, 1.0, 1.1, f"the diagnosis names no {cause}")
-        )
-        found.append(
-            Candidate(
-                candidate=f"token-budget-{budget}",
-                title=f"Let a step take {budget} tokens",
-                lever=Batching.name,
-                changes={"max-num-batched-tokens": budget},
-                predicted=predicted,
-                reason="a larger step finishes prompts in fewer steps"
-                if grows
-                else "a smaller step holds up running decodes for a shorter time",
-                cause=cause if fraction else None,
-                risk="low" if fraction else "medium",
-                changes_answers=None,
-                watch=f"time {phase.replace('_', ' ')} gains, the other side pays",
-                undo=f"max-num-batched-tokens {present if present else 'unset'}",
-            )
-        )
-    return found
 
 
 def _alone(setting: str, value: object, because: str) -> LeftAlone:
