@@ -1,5 +1,6 @@
 """The files that run on the host: releases, the unit, the supervisor, the installer."""
 
+import json
 import re
 from pathlib import PurePosixPath
 
@@ -15,6 +16,7 @@ from iac.render import (
 from teardown.errors import UsageError
 from teardown.records import LaunchSpec
 
+PLACEHOLDERS = ("{python}", "{root}", "{model}", "{host}", "{port}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEALTH = re.compile(r"/[A-Za-z0-9._~/?=&-]*")
 
@@ -55,6 +57,8 @@ def release_files(
             "model_file": model_file,
             "argv": launch.argv,
             "env": sorted(launch.env.items()),
+            "release": sha256[:12],
+            "to_fill": sorted(n for n, text in launch.files.items() if _has_placeholder(n, text)),
         },
     )
     packages = f"# {header(deployment).replace(deployment.config_sha256, sha256)}\n"
@@ -64,6 +68,27 @@ def release_files(
         f"{folder}/packages.txt": packages,
         f"{folder}/CONFIG_SHA256": sha256 + "\n",  # the engine's own files may not allow comments
     } | {f"{folder}/{name}": text for name, text in launch.files.items()}
+
+
+def _has_placeholder(name: str, text: str) -> bool:
+    """True for a JSON file in which some value is a placeholder and nothing else.
+
+    Programs are left alone: `{port}` in one of them is its own business.
+    """
+    if not name.endswith(".json"):
+        return False
+    try:
+        return _holds_placeholder(json.loads(text))
+    except ValueError:
+        return False
+
+
+def _holds_placeholder(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_placeholder(inner) for inner in value.values())
+    if isinstance(value, list):
+        return any(_holds_placeholder(inner) for inner in value)
+    return value in PLACEHOLDERS if isinstance(value, str) else False
 
 
 def _context(deployment: Deployment, launch: LaunchSpec) -> dict[str, object]:

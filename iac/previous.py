@@ -9,13 +9,17 @@ from dataclasses import replace
 
 from teardown.records import LaunchSpec, Options, OptionValue, Stack
 
+# Flags of llama-server that take a word where others stand alone.
+WORD_VALUED = ("fit", "flash-attn")
+
 
 def previous_launch(launch: LaunchSpec, accepted: Stack, original: Stack) -> LaunchSpec | None:
     """Return `launch` with the options of `original`; None when they are not visible in it."""
     if accepted.launcher != original.launcher:
         return None  # another program
-    if accepted.model != original.model and not any("{model}" in word for word in launch.argv):
-        return None  # another model that no argument carries
+    carriers = [*launch.argv, *launch.files.values()]
+    if accepted.model != original.model and not any("{model}" in text for text in carriers):
+        return None  # another model that nothing carries
     return _by_file(launch, accepted, original) or _by_flags(launch, accepted, original)
 
 
@@ -61,11 +65,13 @@ def _spellings(key: str, value: OptionValue) -> list[list[str]]:
     bare = name.removeprefix("--")
     if value is None:
         return [[]]
+    if isinstance(value, bool) and key in WORD_VALUED:
+        return [[name, "on" if value else "off"]]
     if value is True:
         return [[name], [name, "true"], [name, "on"]]
     if value is False:
         return [[f"--no-{bare}"], [name, "false"], [name, "off"]]
-    return [[name, str(value)], [f"{name}={value}"]]
+    return [[name, str(value)], [f"{name}={value}"], [name, *str(value).split()]]
 
 
 def _find(argv: list[str], words: list[str]) -> int | None:

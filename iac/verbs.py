@@ -31,12 +31,12 @@ def emit(folder: Path, as_json: bool) -> None:
     with engagement.lock():
         paths = _write(engagement, files)
         engagement.write_manifest()
+    if deployment.launch is None:
+        raise FeatureMissing(_cannot_start(deployment, paths, engagement.out_dir))
     notes = notes_of(deployment)
     if as_json:
         click.echo(emit_document(paths, deployment.config_sha256, notes))
-    if deployment.launch is None:
-        raise FeatureMissing(_cannot_start(deployment, paths, engagement.out_dir))
-    if not as_json:
+    else:
         _print(paths, deployment, notes, folder)
 
 

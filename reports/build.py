@@ -7,6 +7,7 @@ from reports.appendix import (
     method_section,
     rejected_section,
 )
+from reports.bottleneck import diagnosis_section
 from reports.candidates import candidate_rows, findings
 from reports.charts import charts
 from reports.dossier import Dossier
@@ -62,6 +63,7 @@ def missing(dossier: Dossier) -> list[Item]:
 def sections(dossier: Dossier) -> list[Section]:
     """Return every section after the findings in reading order; those with nothing are left out."""
     found = (
+        diagnosis_section(dossier.attribution),
         rejected_section(dossier),
         left_alone_section(dossier),
         cost_section(dossier),

@@ -14,7 +14,7 @@ PALETTE = {
     "ink": "#1b1f25",
     "muted": "#5b6470",
     "grid": "#e1e5ea",
-    "before": "#6b7380",
+    "before": "#636b78",
     "after": "#0069a8",
     "band": "#f3e3b3",
     "unexplained": "#a9b0ba",

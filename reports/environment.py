@@ -11,6 +11,8 @@ from reports.model import Section, Table
 from teardown.records import Options, Run, Stack
 
 HIDDEN = "withheld"
+# Values that differ between any two runs and mean nothing by it.
+VOLATILE = {"measured_unix_s", "load_average"}
 # Names of values that are never printed, and texts that look like a path on somebody's machine.
 SECRET = re.compile(r"(?i)api[-_]?key|token$|secret|passw|credential|auth")
 PATH = re.compile(r"^(?:[A-Za-z]:)?[/\\~][^\s]*[/\\]([^/\\\s]+)$")
@@ -114,10 +116,13 @@ def _host_table(dossier: Dossier, before: Run, after: Run | None) -> Table | Non
     if not names:
         return None
     rows = [[name, *(shown(name, side.get(name)) for side in sides)] for name in names]
-    differs = frozenset(i for i, row in enumerate(rows) if len(set(row[1:])) > 1)
+    differs = frozenset(
+        i for i, row in enumerate(rows) if len(set(row[1:])) > 1 and row[0] not in VOLATILE
+    )
     for i, row in enumerate(rows):
         if after is not None:
-            row.append("differs" if i in differs else "same")
+            word = "differs" if i in differs else "same"
+            row.append("varies by nature" if row[0] in VOLATILE else word)
     columns = ["Host and versions", f"Before ({before.run})"]
     if after is not None:
         columns += [f"After ({after.run})", "Difference"]

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+from reports.appendix import goal_metric
 from reports.bottleneck import bottleneck
 from reports.dossier import Dossier
 from reports.format import (
     MISSING,
     bounds,
+    capitalised,
     change,
     count,
     factor,
+    inverted,
     measured,
     number,
     percent,
@@ -23,6 +26,7 @@ from reports.model import Brief, FirstScreen, Item, Light, Tile
 from reports.validity import validity_bar
 from reports.words import OUTCOME_WORDS, metric
 from teardown.records import Estimate, Headline, VerdictRecord
+from teardown.stats import mean_of_runs
 
 NUM_TILES = 3
 NUM_ITEMS = 2
@@ -56,6 +60,8 @@ def outcome_words(verdict: VerdictRecord) -> str:
     """Return the outcome, and whether the goal that was set at the start is reached."""
     goal = f"goal, {metric(verdict.goal_metric).label} at least {number(verdict.at_least)}× better"
     reached = {True: "reached", False: "not reached", None: "not judged"}[verdict.goal_reached]
+    if verdict.outcome == "no_change_helps":
+        reached = "not reached"
     return f"{OUTCOME_WORDS[verdict.outcome]} · {goal}: {reached}"
 
 
@@ -88,6 +94,30 @@ def tiles(dossier: Dossier) -> list[Tile]:
     """Return the verdict's headlines; without a verdict, what the diagnosed run measured."""
     if dossier.verdict is not None and dossier.verdict.headlines:
         return [_tile(h) for h in dossier.verdict.headlines[:NUM_TILES]]
+    proved = _proved_headline(dossier)
+    as_found = as_found_tiles(dossier)
+    return [_tile(proved), *as_found[1:]] if proved is not None else as_found
+
+
+def _proved_headline(dossier: Dossier) -> Headline | None:
+    """Return the goal metric over the pairs of a proof whose verdict has no headlines."""
+    proof = dossier.proof
+    if proof is None or proof.effect is None:
+        return None
+    words = metric(goal_metric(dossier))
+    return Headline(
+        metric=goal_metric(dossier),
+        label=words.label,
+        unit=words.unit,
+        better=words.better,
+        before=mean_of_runs([p.before for p in dossier.proof_pairs if p.before is not None]),
+        after=mean_of_runs([p.after for p in dossier.proof_pairs if p.after is not None]),
+        change=proof.effect,
+    )
+
+
+def as_found_tiles(dossier: Dossier) -> list[Tile]:
+    """Return three numbers of the stack as it was found, from the diagnosed run."""
     diagnosed = dossier.attribution.run if dossier.attribution else ""
     run = dossier.run_by_id.get(diagnosed, dossier.runs[-1])
     if run.summary is None:
@@ -113,7 +143,7 @@ def tiles(dossier: Dossier) -> list[Tile]:
             after="",
             change="",
             tone="unknown",
-            note=f"one run, {plural(n, 'request')}; nothing to compare with yet",
+            note=f"one run, {plural(n, 'request')}, as found",
         )
         for label, value, n in numbers
     ]
@@ -122,10 +152,13 @@ def tiles(dossier: Dossier) -> list[Tile]:
 def _tile(headline: Headline) -> Tile:
     before, after = headline.before, headline.after
     scale = scale_of(headline.unit, *(e.value for e in (before, after) if e is not None))
-    found = change(headline.change, headline.better)
-    basis = headline.change or after or before
+    ratio = headline.change  # an improvement: above 1 is better
+    if ratio is not None and headline.better == "lower":
+        ratio = inverted(ratio)
+    found = change(ratio, headline.better)
+    basis = ratio or after or before
     return Tile(
-        label=headline.label,
+        label=capitalised(headline.label),
         before=point(before, scale),
         after=point(after, scale) if after else "",
         change=found.text if headline.change else "",

@@ -5,6 +5,7 @@ Times arrive in seconds and are shown in ms or s; ratios carry ×; a minus is a 
 
 import math
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -12,6 +13,7 @@ from teardown.records import Estimate
 
 SIGNIFICANT = 3
 MISSING = "—"
+NBSP = "\u00a0"  # a number and its unit stay on one line
 NO_CHANGE = "~ no measurable change"
 # An interval is written with at least three steps to its half width, so that it keeps its shape.
 STEPS_PER_HALF_WIDTH = 3.0
@@ -83,11 +85,16 @@ def plural(value: int, noun: str) -> str:
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
+def capitalised(text: str) -> str:
+    """Return `text` with its first letter large and the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def percent(ratio: float | None) -> str:
     """Return a share of one as a whole percentage, with one decimal below 10 %."""
     if ratio is None:
         return MISSING
-    return f"{fixed(100 * ratio, 1 if 0 < abs(ratio) < 0.0995 else 0)} %"
+    return f"{fixed(100 * ratio, 1 if 0 < abs(ratio) < 0.0995 else 0)}{NBSP}%"
 
 
 class Scale(NamedTuple):
@@ -98,12 +105,11 @@ class Scale(NamedTuple):
 
 
 _SUFFIXES = {
-    "ratio": " ×",
-    "1/s": " /s",
-    "tokens/s": " tok/s",
-    "tokens_per_s": " tok/s",
+    "count": "",
+    "1/s": f"{NBSP}/s",
+    "tokens/s": f"{NBSP}tok/s",
     "usd_per_1m_tokens": " USD per 1M tokens",
-    "usd": " USD",
+    "usd": f"{NBSP}USD",
 }
 
 
@@ -111,16 +117,21 @@ def scale_of(unit: str, *values: float | None) -> Scale:
     """Return the scale for values of `unit` that are shown side by side; seconds become ms."""
     largest = max((abs(v) for v in values if v is not None), default=0.0)
     if unit == "s":
-        return Scale(1000.0, " ms") if largest < 1 else Scale(1.0, " s")
-    if unit in ("share", "fraction"):
-        return Scale(100.0, " %")
-    return Scale(1.0, _SUFFIXES.get(unit, f" {unit}" if unit else ""))
+        return Scale(1000.0, f"{NBSP}ms") if largest < 1 else Scale(1.0, f"{NBSP}s")
+    if unit in ("share", "ratio"):
+        return Scale(100.0, f"{NBSP}%")
+    if unit == "bytes":
+        power = next((p for p in (9, 6, 3) if largest >= 10**p), 0)
+        return Scale(10.0**-power, NBSP + {9: "GB", 6: "MB", 3: "kB", 0: "B"}[power])
+    return Scale(1.0, _SUFFIXES.get(unit, f"{NBSP}{unit}" if unit else ""))
 
 
 def quantity(value: float | None, unit: str, scale: Scale | None = None) -> str:
     """Return `value` with its unit, such as `71 ms`."""
     if value is None:
         return MISSING
+    if unit == "switch":
+        return "on" if value else "off"
     scale = scale or scale_of(unit, value)
     return number(value * scale.factor) + scale.suffix
 
@@ -171,6 +182,20 @@ def ratio_decimals(estimate: Estimate) -> int:
         while round(nearest, decimals) == 1 and decimals < SIGNIFICANT + 1:
             decimals += 1
     return decimals
+
+
+def inverted(estimate: Estimate) -> Estimate:
+    """Return the ratio the other way round, such as before/after as after/before."""
+
+    def inverse(value: float | None) -> float | None:
+        return None if value is None or value == 0 else 1 / value
+
+    return replace(
+        estimate,
+        value=1 / estimate.value if estimate.value else math.inf,
+        low=inverse(estimate.high),
+        high=inverse(estimate.low),
+    )
 
 
 def change(estimate: Estimate | None, better: Literal["higher", "lower"]) -> Change:

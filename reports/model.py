@@ -8,6 +8,9 @@ from typing import Literal
 
 from reports.format import Tone
 
+# Three lines of the first screen at its usual size.
+LONG_SENTENCE = 170
+
 Light = Literal["valid", "warnings", "invalid", "simulated"]
 
 
@@ -77,6 +80,11 @@ class FirstScreen:
     bottleneck: Bottleneck
     briefs: list[Brief]
     scope: list[Item]
+
+    @property
+    def is_long(self) -> bool:
+        """True when the sentence needs smaller letters to stand on the first screen whole."""
+        return len(self.sentence) > LONG_SENTENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
 """The verb `report`: records in the engagement folder to `out/report.html`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from reports.dossier import Dossier
 
 
 @click.command()
@@ -48,12 +52,13 @@ def report(folder: Path, as_json: bool, recheck: bool) -> None:
     click.echo(f"next: {next_command(folder, dossier)}")
 
 
-def next_command(folder: Path, dossier: "object") -> str:
+def next_command(folder: Path, dossier: "Dossier") -> str:
     """Return the first verb whose record is missing, or what to do with the report."""
     from reports.build import missing
-    from reports.dossier import Dossier
+    from reports.validity import validity_bar
 
-    assert isinstance(dossier, Dossier)
+    if validity_bar(dossier).light == "invalid":
+        return f"teardown measure {folder}"
     absent = missing(dossier)
     if absent:
         return absent[0].text.replace("DIR", str(folder))

@@ -70,8 +70,9 @@ METRIC_WORDS = {
     "ttft_p50": Metric("median time to first token", "s", "lower"),
     "e2e_p50": Metric("median time of a whole answer", "s", "lower"),
     "tpot_p50": Metric("median time per output token", "s", "lower"),
-    "output_tokens_per_s": Metric("output tokens per second", "tokens/s", "higher"),
+    "output_tokens_per_s": Metric("output tokens per second", "tok/s", "higher"),
     "goodput_per_s": Metric("requests per second within the promise", "1/s", "higher"),
+    "attainment": Metric("requests that keep the promise", "ratio", "higher"),
     "capacity": Metric("largest load within the promise", "1/s", "higher"),
 }
 

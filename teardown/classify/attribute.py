@@ -23,6 +23,7 @@ from teardown.classify.waiting import (
     binding_limit,
     charge_waiting,
     gain_of_lifting,
+    mean_step_s,
     prompt_rate,
 )
 from teardown.records import TIME_CLASSES, Attribution
@@ -64,18 +65,19 @@ def attribute(data: RunData) -> Attribution:
         ledger.add(entry.time_class, entry.cause, tokens.plain * fraction)
 
     limit = binding_limit(data, seen, held, found) if phase.waiting.sum() > 0 else None
-    gain = gain_of_lifting(data, limit, line, held, step, found) if limit else 0.0
+    mean_step = mean_step_s(line, tokens.plain + tokens.stalled)
+    gain = gain_of_lifting(data, limit, line, held, step, mean_step, found) if limit else 0.0
     queued = seen is not None and seen.rise.queue_s is not None
     meanwhile = charge_waiting(
         ledger, line, phase.waiting, held, limit, gain, step, is_engine_queue=queued
     )
-    charge_starvation(ledger, data, found)
+    given = charge_starvation(ledger, data, tokens.stalled, found)
 
     balance = ledger.balance()
     first = lead(ledger, balance)
     why_not = reasons_to_abstain(balance, first, len(line.requests))
     sure = confidence(balance, first, len(line.requests), found)
-    by_cause = causes(balance, meanwhile, missed)
+    by_cause = causes(balance, meanwhile, missed, given)
     abstained = bool(why_not)
     return Attribution(
         run=data.run.run,

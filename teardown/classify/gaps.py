@@ -14,9 +14,9 @@ LONG_GAP_STEPS = 3.0
 # Fewer plain gaps than this do not show what a plain step costs; then the fastest tenth does.
 FEWEST_PLAIN_GAPS = 30
 FAST_QUANTILE = 0.10
-# A prompt's window is widened to this many times its estimated prefill: mean times are spread over
-# requests by tokens, and a step that mixes in its last chunk ends after it.
-WINDOW_WIDTH = 1.5
+# A prompt's window is widened to this many times its prefill where that is estimated (a mean spread
+# over requests by tokens); a request's own timings are exact.
+WINDOW_WIDTH = {"server timings": 1.0, "metrics": 1.5, "client": 1.0}
 
 
 class Decoding(NamedTuple):
@@ -59,7 +59,7 @@ def _overlaps(line: Timeline, phase: Phases) -> NDArray[np.bool_]:
 
     A request's own prompt ends at its first chunk, so its own gaps never overlap it.
     """
-    width = np.minimum(WINDOW_WIDTH * (line.first - phase.executed), line.ttft)
+    width = np.minimum(WINDOW_WIDTH[phase.source] * (line.first - phase.executed), line.ttft)
     ends = np.sort(line.first)
     starts = np.sort(line.first - width)
     began = np.searchsorted(starts, line.gaps.end, side="left")

@@ -7,6 +7,8 @@ from typing import Any
 from teardown.classify.data import RunData
 from teardown.classify.findings import Findings
 from teardown.classify.ledger import Entry, Ledger
+from teardown.classify.timeline import Array
+from teardown.records import TimeClass
 
 # Below this the scheduler's own turn-taking among a host's daemons is all there is to see.
 MIN_STARVED_RATIO = 0.05
@@ -14,16 +16,21 @@ MIN_STARVED_RATIO = 0.05
 SLOWING_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 
-def charge_starvation(ledger: Ledger, data: RunData, found: Findings) -> None:
-    """Move the starved fraction of execution to `host`, cause `cpu_starvation`.
+EXECUTING: tuple[TimeClass, ...] = ("prefill", "decode", "kv_bandwidth")
+
+
+def charge_starvation(ledger: Ledger, data: RunData, stalled: Array, found: Findings) -> float:
+    """Charge the starved fraction of execution to `host`, cause `cpu_starvation`.
 
     Threads of one step wait for each other at every operation, so the step is at least as much
-    longer as the mean thread was kept from running. On a GPU engine the same number is evidence
-    only: its threads mostly wait for the device.
+    longer as the mean thread was kept from running. stalled: seconds per request in gaps that no
+    prompt explains; they are starvation first, then every executing class gives its part. Returns
+    the fraction that each gave. On a GPU engine the same number is evidence only: its threads
+    mostly wait for the device.
     """
     starved = starved_ratio(data.host)
     if starved is None:
-        return
+        return 0.0
     on_cpu = data.hardware is not None and data.hardware.device == "cpu"
     found.saw(
         "engine threads ready but without a CPU",
@@ -33,12 +40,16 @@ def charge_starvation(ledger: Ledger, data: RunData, found: Findings) -> None:
         "run delay over run delay and CPU time",
         "cpu_starvation",
     )
-    if on_cpu and starved >= MIN_STARVED_RATIO:
-        ledger.move(
-            min(starved, 1.0),
-            Entry("host", "cpu_starvation"),
-            ("prefill", "decode", "kv_bandwidth"),
-        )
+    if not on_cpu or starved < MIN_STARVED_RATIO:
+        return 0.0
+    running = ledger.seconds(EXECUTING)
+    starving = starved * (running + float(stalled.sum()))
+    of_stalls = min(1.0, starving / stalled.sum()) if stalled.sum() > 0 else 0.0
+    ledger.add("host", "cpu_starvation", stalled * of_stalls)
+    left = starving - of_stalls * float(stalled.sum())
+    given = min(1.0, max(0.0, left / running)) if running > 0 else 0.0
+    ledger.move(given, Entry("host", "cpu_starvation"), EXECUTING)
+    return given
 
 
 def starved_ratio(rows: Sequence[Mapping[str, Any]]) -> float | None:

@@ -47,6 +47,11 @@ class Ledger:
                 self.entries[entry] = seconds * (1 - ratio)
         self.add(to.time_class, to.cause, moved)
 
+    def seconds(self, classes: tuple[TimeClass, ...]) -> float:
+        """Return what is charged to `classes`, over all requests."""
+        rows = [row for entry, row in self.entries.items() if entry.time_class in classes]
+        return float(np.sum(rows))
+
     def scaled(self) -> dict[Entry, Seconds]:
         """Return the entries, a request's terms scaled down where they exceed its total."""
         covered = self._covered()

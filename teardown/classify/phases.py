@@ -18,6 +18,7 @@ from teardown.classify.timeline import Array, Timeline
 MIN_TIMED_RATIO = 0.9
 # More requests on the metrics page than we sent: someone else's traffic is in the sums.
 MAX_FOREIGN_RATIO = 1.1
+NUM_FITTING_ROUNDS = 3
 
 
 class Phases(NamedTuple):
@@ -89,13 +90,26 @@ def _given(
 
 
 def _queued(line: Timeline, prefill: Array, queue_sum: float, found: Findings) -> Phases:
-    rest = np.clip(line.ttft - prefill, 0.0, None)
-    prefill = np.minimum(prefill, np.maximum(line.ttft, 0.0))
+    prefill = _within_ttft(prefill, line.ttft)
+    rest = line.ttft - prefill
     # sums are known, rows are not: both parts of what is not prefill go by the same proportions
     queued_ratio = min(queue_sum / rest.sum(), 1.0) if rest.sum() > 0 else 0.0
     waiting, frontend = rest * queued_ratio, rest * (1 - queued_ratio)
     _say(line, waiting, prefill, frontend, "metrics", found)
     return Phases(frontend, waiting, prefill, line.first - prefill, "metrics")
+
+
+def _within_ttft(prefill: Array, ttft: Array) -> Array:
+    """Return the estimates with none above its time to first token, their sum kept if it fits.
+
+    What is cut off a row goes to the others in proportion; three rounds leave below a percent.
+    """
+    whole = min(float(prefill.sum()), float(ttft.sum()))
+    fitted = np.minimum(prefill, ttft)
+    for _round in range(NUM_FITTING_ROUNDS):
+        if fitted.sum() > 0:
+            fitted = np.minimum(fitted * (whole / fitted.sum()), ttft)
+    return fitted
 
 
 def _say(

@@ -40,11 +40,14 @@ class Lead(NamedTuple):
     half_interval: float
 
 
-def causes(balance: Balance, meanwhile: Mapping[Entry, float], missed: float) -> dict[str, float]:
+def causes(
+    balance: Balance, meanwhile: Mapping[Entry, float], missed: float, starved: float = 0.0
+) -> dict[str, float]:
     """Return every supported cause with the fraction of time that removing it saves at most.
 
     meanwhile: what the engine executed while requests waited, as fractions; missed: the fraction
-    of computed prompt tokens that a working prefix cache would have saved.
+    of computed prompt tokens that a working prefix cache would have saved; starved: the fraction
+    that each executing class gave to CPU starvation, which work that is not done does not suffer.
     """
     bound = sum(v for e, v in balance.by_entry.items() if e.time_class == "scheduling")
     found: dict[str, float] = {}
@@ -53,7 +56,7 @@ def causes(balance: Balance, meanwhile: Mapping[Entry, float], missed: float) ->
         if entry.cause in SHORTENS_WAITING:
             saved += bound * meanwhile.get(entry, 0.0)
         if entry.time_class == "prefill" and missed > 0:
-            again = missed * (saved + bound * meanwhile.get(entry, 0.0))
+            again = missed * (saved / max(1 - starved, 1e-9) + bound * meanwhile.get(entry, 0.0))
             found["prefix_cache_miss"] = found.get("prefix_cache_miss", 0.0) + again
             saved = (1 - missed) * saved
         found[entry.cause] = found.get(entry.cause, 0.0) + saved

@@ -86,14 +86,23 @@ def _from_client(data: RunData, cap: float | None, held: Load, found: Findings) 
 
 
 def gain_of_lifting(
-    data: RunData, limit: Limit, line: Timeline, held: Load, step: Step, found: Findings
+    data: RunData,
+    limit: Limit,
+    line: Timeline,
+    held: Load,
+    step: Step,
+    step_s: float | None,
+    found: Findings,
 ) -> float:
-    """Return the fraction of E2E that an unbounded batch would save, by the step model."""
+    """Return the fraction of E2E that an unbounded batch would save, by the step model.
+
+    step_s: the mean step without prompts, stalls included.
+    """
     busy = held.prefilling > 0
     span = float(held.t[-1] - held.t[0])
     prompt_s = float(busy.mean()) * span / len(line.requests) * data.num_replicas
     rate = prompt_rate(line, held, data.num_replicas)
-    if step.step_s is None or rate is None:
+    if step_s is None or rate is None:
         found.notes.append("No step time or prompt rate: whether a larger batch helps is unknown.")
         return 0.0
     queued = float((held.waiting**2).sum() / held.waiting.sum()) / data.num_replicas
@@ -101,10 +110,10 @@ def gain_of_lifting(
     larger = batch + queued
     if limit.cause == "batch_cap" and limit.kv_usage_ratio:
         larger = max(batch, min(larger, batch / limit.kv_usage_ratio))
-    per_sequence = 1 / rate + step.cache_ratio * step.step_s / max(step.batch, 1.0)
-    grown = step.step_s + (larger - batch) * per_sequence
+    per_sequence = 1 / rate + step.cache_ratio * step_s / max(step.batch, 1.0)
+    grown = step_s + (larger - batch) * per_sequence
     tokens = float(line.output_tokens.mean())
-    now = prompt_s + tokens * step.step_s / batch
+    now = prompt_s + tokens * step_s / batch
     then = prompt_s + tokens * grown / larger
     gain = max(0.0, 1 - then / now)
     found.saw(
@@ -117,6 +126,12 @@ def gain_of_lifting(
         limit.cause,
     )
     return gain if gain >= MIN_GAIN_RATIO else 0.0
+
+
+def mean_step_s(line: Timeline, seconds: Array) -> float | None:
+    """Return seconds per token after the first; None where no answer has a second token."""
+    tokens = float(np.clip(line.output_tokens - 1, 0, None)[line.has_first].sum())
+    return float(seconds.sum()) / tokens if tokens > 0 and seconds.sum() > 0 else None
 
 
 def prompt_rate(line: Timeline, held: Load, num_replicas: int) -> float | None:

@@ -37,8 +37,12 @@ def write_desk(folder: Path, model: Path | None, *, tuned: bool) -> None:
                 "kind": "local",
                 "engine": "llama.cpp",
                 "model": "smollm2",
-                "launch": {"with": "xllamacpp", "model": str(model) if model else "smollm2",
+                "launch": {
+                    "with": "xllamacpp",
+                    "model": str(model) if model else "smollm2",
                     "options": options,
+                    # two threads that spin at barriers starve each other on a shared host
+                    "env": {"OMP_WAIT_POLICY": "passive"},
                 },
             },
             "workloads": [

@@ -412,12 +412,12 @@ def headlines(helps: bool) -> list[Headline]:
             better="lower",
             before=estimate(0.412, 0.03),
             after=estimate(0.1795 if helps else 0.411, 0.03),
-            change=estimate(0.436 if helps else 0.996, 0.04 if helps else 0.02),
+            change=estimate(2.29 if helps else 1.004, 0.04 if helps else 0.02),
         ),
         Headline(
             metric="output_tokens_per_s",
             label="Output tokens per second",
-            unit="tokens/s",
+            unit="tok/s",
             better="higher",
             before=estimate(152.0, 0.02),
             after=estimate(181.0 if helps else 151.0, 0.02),
@@ -430,7 +430,7 @@ def headlines(helps: bool) -> list[Headline]:
             better="lower",
             before=estimate(0.0193, 0.02),
             after=estimate(0.0195, 0.02),
-            change=estimate(1.01, 0.03),
+            change=estimate(0.99, 0.03),
         ),
     ]
 
@@ -447,6 +447,8 @@ def verdict(outcome: str, helps: bool) -> VerdictRecord:
     }
     untried = outcome == "proposed_only"
     shown = headlines(helps)
+    if not helps and not untried:
+        shown = []
     if untried:
         shown = [dataclasses.replace(h, after=None, change=None) for h in shown]
     return VerdictRecord(
@@ -456,7 +458,9 @@ def verdict(outcome: str, helps: bool) -> VerdictRecord:
         at_least=1.2,
         goal_reached=None if untried else helps,
         effect=None if untried else estimate(2.29 if helps else 1.004, 0.03),
-        noise_floor=None if untried else estimate(1.0, 0.025),
+        noise_floor=None
+        if untried
+        else Estimate(value=1.031, low=None, high=None, n=5, method="A/A"),
         headlines=shown,
         kept=["slots-8"] if helps else [],
         rejected={}

@@ -31,13 +31,13 @@ def test_a_number_has_three_figures_and_a_real_minus(value: float | None, text: 
 
 
 def test_seconds_below_one_are_shown_in_ms_and_both_sides_share_the_unit() -> None:
-    assert fmt.quantity(0.0712, "s") == "71.2 ms"
+    assert fmt.quantity(0.0712, "s") == "71.2\u00a0ms"
     scale = fmt.scale_of("s", 0.5, 64.344)
-    assert fmt.quantity(0.5, "s", scale) == "0.5 s"
+    assert fmt.quantity(0.5, "s", scale) == "0.5\u00a0s"
 
 
 def test_a_value_is_never_finer_than_its_interval() -> None:
-    assert fmt.measured(estimate(0.07123, 0.0421, 0.1002), "s") == "71 ms [42, 100]"
+    assert fmt.measured(estimate(0.07123, 0.0421, 0.1002), "s") == "71\u00a0ms [42, 100]"
     assert fmt.factor(estimate(1.3127, 1.243, 1.384)) == "1.31× [1.24, 1.38]"
     assert fmt.factor(estimate(3.127, 1.243, 5.84)) == "3.1× [1.2, 5.8]"
 
