@@ -17,8 +17,6 @@ def bottleneck(attribution: Attribution | None) -> Bottleneck:
             cause="No diagnosis is in the folder.",
             evidence=[],
             ruled_out=[],
-            would_disprove=[],
-            notes=[],
         )
     confidence = f"confidence {percent(attribution.confidence)}"
     share = attribution.shares.get(attribution.time_class or "", 0.0)
@@ -41,8 +39,6 @@ def bottleneck(attribution: Attribution | None) -> Bottleneck:
         ruled_out=[
             Item(name=time_class(r.time_class), text=r.because) for r in attribution.ruled_out
         ],
-        would_disprove=attribution.would_disprove,
-        notes=attribution.notes,
     )
 
 

@@ -53,8 +53,6 @@ class Bottleneck:
     cause: str
     evidence: list[Item]
     ruled_out: list[Item]
-    would_disprove: list[str]
-    notes: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,4 +62,4 @@ def next_command(folder: Path, dossier: "Dossier") -> str:
     absent = missing(dossier)
     if absent:
         return absent[0].text.replace("DIR", str(folder))
-    return f"teardown forget {folder}"
+    return f"open {folder / 'out' / 'report.html'}"
