@@ -80,14 +80,14 @@ def probe_cpu(working_set_bytes: float | None = None, *, seconds: float = PROBE_
     deadline = time.perf_counter() + seconds
     with ThreadPoolExecutor(max_workers=workers) as pool:
         list(pool.map(read, parts))
-        while time.perf_counter() < deadline:
+        while best == 0.0 or time.perf_counter() < deadline:
             began = time.perf_counter()
             list(pool.map(read, parts))
             best = max(best, moved / (time.perf_counter() - began))
     return HardwareFacts(
         device="cpu",
         name=f"{workers} CPUs",
-        read_bandwidth_bytes_per_s=best or None,
+        read_bandwidth_bytes_per_s=best,
         how="measured",
         source=f"read probe over {moved / 2**20:.0f} MiB",
     )

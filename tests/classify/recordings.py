@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def _of(client: dict[str, Any], number: int, zero: float) -> list[Request]:
     return found
 
 
-def recorded(name: str, hardware: HardwareFacts | None = H200) -> RunData:
+@cache
+def recorded(name: str) -> RunData:
     folder = FOLDER / name
     engine = Vllm()
     scrapes = []
@@ -101,7 +103,7 @@ def recorded(name: str, hardware: HardwareFacts | None = H200) -> RunData:
         requests=_requests(folder),
         scrapes={"http://engine/metrics": scrapes},
         model=model,
-        hardware=hardware,
+        hardware=H200,
         reusable_tokens_ratio=0.0,
     )
 
