@@ -183,6 +183,15 @@ class Settings:
     deploy: Deploy = field(default_factory=Deploy)
 
 
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that leaves a date as the text it is written as (`dated: 2026-11-30`)."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
 def load_settings(path: Path) -> Settings:
     """Read `engagement.yaml`; UsageError names the file, the line and the nearest right key."""
     try:
@@ -199,8 +208,8 @@ def load_settings(path: Path) -> Settings:
 def parse_settings(text: str, source: str = "engagement.yaml") -> Settings:
     """Parse the text of `engagement.yaml`; see `load_settings`."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
+        node = yaml.compose(text, Loader=_Loader)
+        document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise UsageError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):

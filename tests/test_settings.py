@@ -59,6 +59,11 @@ def test_an_unknown_goal_names_the_nearest_metric() -> None:
         parse_settings(LOCAL + "goal: {metric: ttft_p5}\n")
 
 
+def test_a_date_stays_as_it_is_written() -> None:
+    settings = parse_settings(LOCAL + "prices: {gpu_hour_usd: 3.5, dated: 2026-11-30}\n")
+    assert settings.prices.dated == "2026-11-30"
+
+
 @given(st.text(max_size=200))
 def test_no_text_ends_in_anything_but_settings_or_one_sentence(text: str) -> None:
     try:

@@ -115,7 +115,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """One number of the first screen, before and after, with the change as a ratio."""
+    """One number of the first screen, before and after.
+
+    change: the improvement factor over run pairs, above 1 = better, whichever way is better.
+    """
 
     metric: str
     label: str
