@@ -9,8 +9,11 @@ from dataclasses import replace
 
 from teardown.records import LaunchSpec, Options, OptionValue, Stack
 
-# Flags of llama-server that take a word where others stand alone.
+# llama-server: flags that take a word where others stand alone, and flags that cannot be negated.
 WORD_VALUED = ("fit", "flash-attn")
+FLAG_ONLY = ("metrics", "swa-full")
+# vLLM: flags that take several words
+MANY_VALUED = ("api-key", "compile-sizes", "cudagraph-capture-sizes", "served-model-name")
 
 
 def previous_launch(launch: LaunchSpec, accepted: Stack, original: Stack) -> LaunchSpec | None:
@@ -63,15 +66,17 @@ def _spellings(key: str, value: OptionValue) -> list[list[str]]:
     """Return how a command line may say `key` = `value`, the usual one first."""
     name = key if key.startswith("-") else f"--{key}"
     bare = name.removeprefix("--")
-    if value is None:
+    if value is None or (value is False and key in FLAG_ONLY):
         return [[]]
+    if key in MANY_VALUED:
+        return [[name, *str(value).split()]]
     if isinstance(value, bool) and key in WORD_VALUED:
         return [[name, "on" if value else "off"]]
     if value is True:
         return [[name], [name, "true"], [name, "on"]]
     if value is False:
         return [[f"--no-{bare}"], [name, "false"], [name, "off"]]
-    return [[name, str(value)], [f"{name}={value}"], [name, *str(value).split()]]
+    return [[name, str(value)], [f"{name}={value}"]]
 
 
 def _find(argv: list[str], words: list[str]) -> int | None:

@@ -28,6 +28,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/crash":
             os._exit(7)
         body = {"/pid": str(os.getpid()), "/options": json.dumps(config["options"]),
+                "/config": json.dumps(config),
                 "/env": os.environ.get("GREETING", "")}.get(self.path, "ok").encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

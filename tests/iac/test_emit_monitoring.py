@@ -9,6 +9,7 @@ import yaml
 
 from iac.monitoring.rule import duration
 from iac.monitoring.table import metrics_of
+from teardown.engine_facts import metric_rows
 from teardown.records import Bundle, read
 from tests.iac.engagements import NASTY, launch_of, run_emit, sh, stack, tool, write_engagement
 
@@ -127,6 +128,19 @@ def test_a_stack_without_a_metrics_page_has_no_monitoring(tmp_path: Path) -> Non
     out = run_emit(write_engagement(tmp_path / "e", launch=launch))
     assert not (out / "monitoring").exists()
     assert "no metrics page" in (out / "runbook/README.md").read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_table_agrees_with_what_the_kit_itself_reads(engine: str) -> None:
+    metrics = metrics_of(engine)
+    assert metrics is not None
+    rows = {row.word: row for row in metric_rows(engine)}
+    for word in ("running", "waiting", "output_tokens", "steps", "preemptions"):
+        name = getattr(metrics, word)
+        if name is not None:
+            assert (name,) in rows[word].any_of
+    if metrics.kv_usage is not None:
+        assert (metrics.kv_usage,) in rows["kv_usage_ratio"].any_of
 
 
 def test_both_names_of_llama_cpp_have_its_metrics() -> None:

@@ -1,6 +1,7 @@
 """The unit: verified by systemd's own checker, and run by a real systemd in namespaces."""
 
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
@@ -116,6 +117,8 @@ def test_installed_it_answers_survives_a_kill_rolls_back_and_goes(
 ) -> None:
     port = free_port()
     launch = launch_of(stack(parallel=4), env={"GREETING": NASTY})
+    config = {"options": {"parallel": 4}, "at": ["{host}", "{port}"], "model": "{model}"}
+    launch = dataclasses.replace(launch, files=launch.files | {"engine.json": json.dumps(config)})
     folder = write_engagement(
         tmp_path / "e",
         client=NASTY,
@@ -131,6 +134,11 @@ def test_installed_it_answers_survives_a_kill_rolls_back_and_goes(
 
     assert get(port, "/health") == "ok"
     assert get(port, "/env") == NASTY
+    assert json.loads(get(port, "/config")) == {
+        "options": {"parallel": 4},
+        "at": ["127.0.0.1", port],
+        "model": f"{HOME}/models/tiny.gguf",
+    }
     assert host.show("User") == "llm-test"
 
     first = host.show("MainPID")

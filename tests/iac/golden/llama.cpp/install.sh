@@ -1,5 +1,5 @@
 #!/bin/sh
-# teardown emit: llm-tiny for Example Voice; config sha256 d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521
+# teardown emit: llm-tiny for Example Voice; config sha256 f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd
 # Puts this stack on this host, starts it, and waits until it answers. Running it again is safe.
 #   sh install.sh [--supervisor systemd|process] [--prefix DIR] [--host ADDRESS] [--port N] [--model FILE]
 #   sh install.sh --remove [--supervisor systemd|process] [--prefix DIR]     --purge: models too
@@ -72,7 +72,7 @@ if [ -n "$model" ]; then
 fi
 [ -e "$kept" ] || fail "the model $kept is missing; copy it there or give --model FILE"
 
-ln -sfn "releases/d8b42a3a03de" "$prefix/current"
+ln -sfn "releases/f02676f515b3" "$prefix/current"
 if [ "$supervisor" = process ]; then
     exec sh "$prefix/supervisor/run.sh" restart
 fi

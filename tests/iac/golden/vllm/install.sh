@@ -1,5 +1,5 @@
 #!/bin/sh
-# teardown emit: llm-tiny for Example Voice; config sha256 89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632
+# teardown emit: llm-tiny for Example Voice; config sha256 1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8
 # Puts this stack on this host, starts it, and waits until it answers. Running it again is safe.
 #   sh install.sh [--supervisor systemd|process] [--prefix DIR] [--host ADDRESS] [--port N] [--model FILE]
 #   sh install.sh --remove [--supervisor systemd|process] [--prefix DIR]     --purge: models too
@@ -65,7 +65,7 @@ cp "$here/supervisor/run.sh" "$prefix/supervisor/run.sh"
 } >"$prefix/llm.env"
 
 
-ln -sfn "releases/89fe3578bc52" "$prefix/current"
+ln -sfn "releases/1a21195aeb96" "$prefix/current"
 if [ "$supervisor" = process ]; then
     exec sh "$prefix/supervisor/run.sh" restart
 fi

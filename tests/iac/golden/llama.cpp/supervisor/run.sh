@@ -1,5 +1,5 @@
 #!/bin/sh
-# teardown emit: llm-tiny for Example Voice; config sha256 d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521
+# teardown emit: llm-tiny for Example Voice; config sha256 f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd
 # Supervises the server on a host without systemd.
 #   sh run.sh start     start it, wait until /health answers
 #   sh run.sh stop      SIGTERM, up to 15 s for running requests, then SIGKILL
@@ -76,7 +76,7 @@ release() {
     if [ -f "$base/current/start" ]; then
         echo "$base/current"
     else
-        echo "$base/stack/d8b42a3a03de"
+        echo "$base/stack/f02676f515b3"
     fi
 }
 

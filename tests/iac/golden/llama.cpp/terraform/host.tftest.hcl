@@ -1,4 +1,4 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521
+# teardown emit: llm-tiny for Example Voice; config sha256 f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd
 # terraform test: plans only; nothing is installed and no host is contacted.
 
 run "plans_this_machine" {
@@ -22,7 +22,7 @@ run "plans_this_machine" {
   }
 
   assert {
-    condition     = output.config_sha256 == "d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521"
+    condition     = output.config_sha256 == "f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd"
     error_message = "The hash must be that of the emitted configuration."
   }
 }

@@ -1,7 +1,7 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521
+# teardown emit: llm-tiny for Example Voice; config sha256 f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd
 locals {
   service       = "llm-tiny"
-  config_sha256 = "d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521"
+  config_sha256 = "f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd"
   health_path   = "/health"
   bundle        = abspath("${path.module}/..")
   is_local      = var.host == "localhost"

@@ -1,4 +1,4 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 d8b42a3a03def5a05c297508a5e39ac857eb0b79cafa823f654c83069221a521
+# teardown emit: llm-tiny for Example Voice; config sha256 f02676f515b318d8da954c85fd89a571dc4fb28cbfb1efc227dc333ae589afdd
 output "url" {
   description = "Base URL of the OpenAI-compatible API."
   value       = "${local.url}/v1"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# teardown emit: llm-tiny for Example Voice; config sha256 89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632
+# teardown emit: llm-tiny for Example Voice; config sha256 1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8
 # Supervises the server on a host without systemd.
 #   sh run.sh start     start it, wait until /health answers
 #   sh run.sh stop      SIGTERM, up to 15 s for running requests, then SIGKILL
@@ -76,7 +76,7 @@ release() {
     if [ -f "$base/current/start" ]; then
         echo "$base/current"
     else
-        echo "$base/stack/89fe3578bc52"
+        echo "$base/stack/1a21195aeb96"
     fi
 }
 

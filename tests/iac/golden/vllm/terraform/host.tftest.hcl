@@ -1,4 +1,4 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632
+# teardown emit: llm-tiny for Example Voice; config sha256 1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8
 # terraform test: plans only; nothing is installed and no host is contacted.
 
 run "plans_this_machine" {
@@ -22,7 +22,7 @@ run "plans_this_machine" {
   }
 
   assert {
-    condition     = output.config_sha256 == "89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632"
+    condition     = output.config_sha256 == "1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8"
     error_message = "The hash must be that of the emitted configuration."
   }
 }

@@ -1,7 +1,7 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632
+# teardown emit: llm-tiny for Example Voice; config sha256 1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8
 locals {
   service       = "llm-tiny"
-  config_sha256 = "89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632"
+  config_sha256 = "1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8"
   health_path   = "/health"
   bundle        = abspath("${path.module}/..")
   is_local      = var.host == "localhost"

@@ -1,4 +1,4 @@
-# teardown emit: llm-tiny for Example Voice; config sha256 89fe3578bc522c967ac03ffbd6ce15d37a9bb9f116c0908533e1db20708f7632
+# teardown emit: llm-tiny for Example Voice; config sha256 1a21195aeb9623a90468eace6a5f14b3045636593fe208a915d7dcd42b48fcc8
 variable "host" {
   description = "Host to install on, reached by SSH; \"localhost\" installs on this machine without SSH."
   type        = string
