@@ -63,6 +63,12 @@ def plain_step(
     )
     bandwidth = hardware.read_bandwidth_bytes_per_s if hardware else None
     if bandwidth is None or hardware is None:
+        if _may_be_host(data, batch, found):
+            found.notes.append(
+                "No read bandwidth is known, and the host may be late: a plain step cannot be "
+                "divided into reading and waiting for the host."
+            )
+            return bare
         found.doubt(0.7, "no read bandwidth is known: weights and cache by bytes, host unseen")
         return Step(
             _by_bytes(weights, cache, 1.0, ("weights_bandwidth", "kv_bandwidth")),
@@ -146,6 +152,13 @@ def _by_bytes(
         Entry("decode", causes[0]): ratio * whole,
         Entry("kv_bandwidth", causes[1]): (1 - ratio) * whole,
     }
+
+
+def _may_be_host(data: RunData, batch: float, found: Findings) -> bool:
+    """True when the options say that the host launches every kernel, or are not known."""
+    if data.run.target.engine in GRAPH_ENGINES and not data.options:
+        return True
+    return _host_cause(data, batch, found) is not None
 
 
 def _host_cause(data: RunData, batch: float, found: Findings) -> str | None:
