@@ -186,7 +186,7 @@ class Settings:
 class _Loader(yaml.SafeLoader):
     """Safe YAML that leaves a date as the text it is written as (`dated: 2026-11-30`)."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers = {  # noqa: RUF012  # its base declares it without ClassVar
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

@@ -27,7 +27,9 @@ def main() -> None:
             f"{verb or '(none)':14} median {median:6.0f} ms   min {min(times):6.0f} ms   "
             f"{ratio:.1f}x an empty python"
         )
-    print(f"worst median {worst:.0f} ms, bar {BAR_MS:.0f} ms: {'met' if worst < BAR_MS else 'MISSED'}")
+    print(
+        f"worst median {worst:.0f} ms, bar {BAR_MS:.0f} ms: {'met' if worst < BAR_MS else 'MISSED'}"
+    )
 
 
 def _times(command: list[str]) -> list[float]:
