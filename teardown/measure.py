@@ -264,6 +264,7 @@ def _finish(
         clock_moved_s=max(
             (a.closed["clock_offset_moved_s"] for a in attempts if a.closed), default=None
         ),
+        receive_lag_p99_s=max((lag for a in attempts if (lag := _receive_lag(a))), default=None),
         error_budget=settings.limits.stop_if.error_ratio,
     )
     validity = certify(requests, conditions)
@@ -314,6 +315,12 @@ def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:
         for item in schedule.requests
         if item.request_id not in known
     ]
+
+
+def _receive_lag(attempt: Attempt) -> float | None:
+    """Return the p99 receive lag of one attempt; None for a killed one and without stamps."""
+    spread = (attempt.closed or {}).get("receive_lag")
+    return float(spread["p99"]) if spread else None
 
 
 def _segment(attempt: Attempt) -> Segment:

@@ -6,6 +6,7 @@ from teardown.errors import FeatureMissing
 from teardown.records import Quantiles, Run, Window
 
 Better = Literal["higher", "lower"]
+WindowName = Literal["plateau", "whole"]
 
 
 class Metric(NamedTuple):
@@ -37,11 +38,11 @@ def metric_named(name: str) -> Metric:
     return METRICS[name]
 
 
-def value_of(run: Run, metric: str) -> float | None:
-    """Return the plateau value of `metric`; None for an invalid run or a withheld statistic."""
+def value_of(run: Run, metric: str, window_name: WindowName = "plateau") -> float | None:
+    """Return `metric` over one window; None for an invalid run or a withheld statistic."""
     if run.summary is None or run.validity.verdict == "invalid":
         return None
-    window = run.summary.plateau
+    window = run.summary.plateau if window_name == "plateau" else run.summary.whole
     if metric == "attainment":
         return window.attainment.value if window.attainment else None
     if metric in ("output_tokens_per_s", "goodput_per_s"):
@@ -58,3 +59,12 @@ def _median(window: Window, metric: str) -> float | None:
     }
     found = by_metric[metric].p50
     return found.value if found else None
+
+
+def shared_window(before: Run, after: Run, metric: str) -> WindowName:
+    """Return the window that both runs of a pair are judged by: the plateau where both have one.
+
+    A fast stack may end its plateau before enough requests for a percentile were sent.
+    """
+    has_both = all(value_of(run, metric) is not None for run in (before, after))
+    return "plateau" if has_both else "whole"

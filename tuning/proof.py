@@ -119,7 +119,8 @@ def headlines(bench: Bench, proof: Trial, metric: str) -> list[Headline]:
 def _headline(name: str, pairs: Sequence[Pair], runs: dict[str, Run]) -> Headline:
     metric = metric_named(name)
     values = [
-        (value_of(runs[p.run_before], name), value_of(runs[p.run_after], name)) for p in pairs
+        (value_of(runs[p.run_before], name, p.window), value_of(runs[p.run_after], name, p.window))
+        for p in pairs
     ]
     usable = [(b, a) for b, a in values if b is not None and a is not None]
     return Headline(

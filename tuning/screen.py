@@ -115,7 +115,7 @@ def noise_floor(controls: Sequence[Run], metric: str) -> Estimate | None:
     """
     import math
 
-    values = [v for r in controls if (v := value_of(r, metric)) is not None and v > 0]
+    values = [v for r in controls if (v := _any_value(r, metric)) is not None and v > 0]
     if len(values) < 2:
         return None
     logs = [math.log(v) for v in values]
@@ -133,6 +133,11 @@ def noise_floor(controls: Sequence[Run], metric: str) -> Estimate | None:
             f"{math.exp(low):.3g} to {math.exp(high):.3g}"
         ),
     )
+
+
+def _any_value(run: Run, metric: str) -> float | None:
+    value = value_of(run, metric)
+    return value if value is not None else value_of(run, metric, "whole")
 
 
 def judge_screened(trials: Sequence[Trial], floor: Estimate | None) -> list[Trial]:

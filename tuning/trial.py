@@ -18,7 +18,7 @@ from teardown.settings import Settings, WorkloadSettings
 from teardown.stats import ratio_of_pairs
 from teardown.targets.protocol import Target
 from teardown.ui import Console
-from tuning.goal import BESIDE, METRICS, metric_named, value_of
+from tuning.goal import BESIDE, METRICS, metric_named, shared_window, value_of
 
 # Relative difference of input or output tokens above which a pair compares unequal work
 # (DEFINITIONS.md, unequal_work: invalid).
@@ -103,7 +103,8 @@ def with_changes(original: Options, changes: Options) -> Options:
 def make_pair(before: Run, after: Run, first: Side, metric: str) -> Pair:
     """Return the pair of two runs; `excluded` says why it may not count."""
     work = unequal_work(before, after)
-    values = (value_of(before, metric), value_of(after, metric))
+    window = shared_window(before, after, metric)
+    values = (value_of(before, metric, window), value_of(after, metric, window))
     excluded = None
     for run in (before, after):
         if run.validity.verdict == "invalid":
@@ -120,6 +121,7 @@ def make_pair(before: Run, after: Run, first: Side, metric: str) -> Pair:
         first=first,
         equal_work=work,
         excluded=excluded,
+        window=window,
     )
 
 
@@ -155,7 +157,10 @@ def effects(
     secondary: dict[str, Estimate] = {}
     for other in BESIDE:
         values = [
-            (value_of(runs[p.run_before], other), value_of(runs[p.run_after], other))
+            (
+                value_of(runs[p.run_before], other, p.window),
+                value_of(runs[p.run_after], other, p.window),
+            )
             for p in counted
         ]
         usable = [(b, a) for b, a in values if b is not None and a is not None]

@@ -58,7 +58,7 @@ def write_desk(folder: Path, model: Path | None, *, tuned: bool) -> None:
                     "kind": "open",
                     "prompts": "mails.jsonl",
                     "rate_per_s": 0.5,
-                    "requests": 14,
+                    "requests": 12,
                     "extra_body": EQUAL_WORK,
                 },
             ],

@@ -243,7 +243,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, asked_to_stop)
     print(f"serve: ready on {host} port {port} ({server.listening_address})", file=sys.stderr)
     sys.stderr.flush()
-    stop.wait()
+    while not stop.wait(1.0):
+        pass  # a signal that lands in an engine's thread does not wake an endless wait
     print("serve: draining", file=sys.stderr, flush=True)
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     reachable = f"[{reachable}]" if ":" in reachable else reachable

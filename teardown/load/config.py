@@ -91,7 +91,8 @@ class LoadResult:
     counts: requests by status. receive_lag: read time less kernel stamp, per read; None where the
     kernel gives no stamps. send_lag: sent less intended, per request. clock_offset_moved_s: how far
     REALTIME - MONOTONIC moved; clock_events counts the reads that met a step. cpu_s: processor time
-    of the process while it sent. stopped_because is None unless it stopped by itself.
+    of the process while it sent; priority: how promptly it was let run. stopped_because is None
+    unless it stopped by itself.
     """
 
     SCHEMA: ClassVar[str] = "teardown.load_result/1"
@@ -114,3 +115,4 @@ class LoadResult:
     clock_offset_moved_s: float
     clock_events: int
     cpu_s: float
+    priority: str = "default"

@@ -27,6 +27,7 @@ from teardown.load.client import Client, Endpoint
 from teardown.load.config import LoadConfig, LoadResult, Spread
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
+from teardown.load.priority import Priority, run_promptly
 from teardown.load.prompts import Prompts
 from teardown.load.record import percentile
 from teardown.load.sender import Sender
@@ -36,9 +37,6 @@ from teardown.records import Schedule, read, to_json
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PROGRESS_EVERY_S: Final = 1.0
 STOPPED_BY_USER: Final = "stopped by the user"
-# On a host that it shares with the engine, the client must not wait behind it for a processor:
-# late reads would pass for a slow server. Granted to root alone; receive lag tells either way.
-PRIORITY: Final = -10
 EXIT_STOPPED: Final = 4
 EXIT_INTERRUPTED: Final = 130
 
@@ -52,9 +50,7 @@ def main(arguments: list[str]) -> int:
             raise UsageError("usage: python -m teardown.load.process CONFIG.json")
         config = read(LoadConfig, Path(arguments[0]))
         die_with_parent(config.parent_pid)
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        return _Run(config).run()
+        return _Run(config, run_promptly()).run()
     except TeardownError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -71,8 +67,9 @@ def die_with_parent(parent_pid: int | None) -> None:
 class _Run:
     """One attempt: everything that is opened for it, and how it ended."""
 
-    def __init__(self, config: LoadConfig) -> None:
+    def __init__(self, config: LoadConfig, priority: Priority) -> None:
         self._config = config
+        self._priority = priority
         self._schedule = read(Schedule, Path(config.schedule_path))
         prompts = Prompts(config)
         headers = _headers(config)
@@ -157,6 +154,7 @@ class _Run:
             clock_offset_moved_s=client.clock.moved_s,
             clock_events=client.clock.num_moves,
             cpu_s=time.process_time() - self._began_cpu_s,
+            priority=self._priority,
         )
 
     def _journal_failed(self, error: OSError) -> None:

@@ -91,7 +91,7 @@ def _window(
     *,
     is_open: bool,
 ) -> Window:
-    inside = [r for r in requests if start_s <= (_begin(r) or 0.0) <= end_s]
+    inside = [r for r in requests if _end(r) >= start_s and (_begin(r) or 0.0) <= end_s]
     good = [r for r in inside if not r.is_failed]
     length = end_s - start_s
     finished = [r for r in requests if not r.is_failed and start_s <= _end(r) <= end_s]

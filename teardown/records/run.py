@@ -35,7 +35,10 @@ class Validity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Statistics of the requests that were sent in one window; seconds from the run's start."""
+    """Statistics of the requests that were sent in one window, or in flight when it began.
+
+    Seconds from the run's start.
+    """
 
     start_s: float
     end_s: float

@@ -76,7 +76,10 @@ class OracleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two runs of one schedule, in the order they were made; values are the goal metric's."""
+    """Two runs of one schedule, in the order they were made; values are the goal metric's.
+
+    window: both values come from it; the whole run where a plateau holds too few requests.
+    """
 
     run_before: str
     run_after: str
@@ -85,6 +88,7 @@ class Pair:
     first: Literal["before", "after"]
     equal_work: float | None
     excluded: str | None = None
+    window: Literal["plateau", "whole"] = "plateau"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

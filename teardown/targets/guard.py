@@ -14,12 +14,14 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 END_LIMIT_S = 20
+POLL_S = 0.01
 START_FAILED = 127
 
 
@@ -49,9 +51,11 @@ def end_all(code: int) -> NoReturn:
             for child in task.read_text().split():
                 os.kill(int(child), signal.SIGKILL)
         try:
-            os.waitpid(-1, 0)
+            ended, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             os._exit(code)
+        if not ended:
+            time.sleep(POLL_S)  # the kernel's list of children may miss one that is just forking
 
 
 def main() -> None:
