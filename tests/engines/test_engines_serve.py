@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,12 +39,15 @@ def refused(command: list[str]) -> tuple[int, str]:
 def served(folder: Path, model: Path, **more: Any) -> Iterator[tuple[subprocess.Popen[str], int]]:
     command = configured(folder, model, **more)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    limit = threading.Timer(3 * DEADLINE_S, process.kill)  # a hang then reads as an ended log
     with process:
         try:
+            limit.start()
             assert process.stderr is not None
             ready = next(line for line in process.stderr if line.startswith("serve: ready"))
             yield process, int(ready.split(" port ")[1].split()[0])
         finally:
+            limit.cancel()
             process.kill()
 
 
