@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ def command() -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and leave with the exit code of ARCHITECTURE.md; never a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: tidily
     try:
         command.main(arguments, prog_name="teardown", standalone_mode=False)
     except click.exceptions.Exit as exit_:

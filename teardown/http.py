@@ -2,12 +2,14 @@
 
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import Any
 
 from teardown.errors import TargetError
 
 TIMEOUT_S = 10.0
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
 def fetch(url: str, *, timeout_s: float = TIMEOUT_S, api_key: str | None = None) -> str:
@@ -36,7 +38,7 @@ def _send(request: urllib.request.Request, timeout_s: float, api_key: str | None
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:
+        with _opener(request).open(request, timeout=timeout_s) as response:
             body: bytes = response.read()
             return body.decode("utf-8", errors="replace")
     except urllib.error.HTTPError as error:
@@ -48,6 +50,13 @@ def _send(request: urllib.request.Request, timeout_s: float, api_key: str | None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise TargetError(f"{request.full_url} cannot be reached: {reason}") from error
+
+
+def _opener(request: urllib.request.Request) -> urllib.request.OpenerDirector:
+    """Return an opener that goes through the environment's proxy, but never for this host."""
+    is_here = (urllib.parse.urlsplit(request.full_url).hostname or "") in LOOPBACK
+    handlers = [urllib.request.ProxyHandler({})] if is_here else []
+    return urllib.request.build_opener(*handlers)
 
 
 def _parse(url: str, text: str) -> Any:

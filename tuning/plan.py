@@ -46,6 +46,28 @@ def make_plan(context: PlanContext) -> Plan:
     )
 
 
+def within_budget(candidates: Sequence[Candidate], trials: int) -> list[Candidate]:
+    """Return the candidates that `trials` trials are spent on, best predicted first.
+
+    The most promising one of every lever comes first (of equal promise the boldest: the oracle
+    judges), then combinations, then what is left, so that no lever is crowded out by another.
+    """
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        known = best.get(candidate.lever)
+        if known is None or _boldness(candidate) > _boldness(known):
+            best[candidate.lever] = candidate
+    first = [c for c in candidates if best[c.lever] is c]
+    singles = [c for c in first if "+" not in c.lever]
+    rest = [c for c in candidates if best[c.lever] is not c]
+    chosen = [*singles, *[c for c in first if c not in singles], *rest][:trials]
+    return sorted(chosen, key=_rank)
+
+
+def _boldness(candidate: Candidate) -> tuple[float, int]:
+    return (candidate.predicted.value, RISKS.index(candidate.risk))
+
+
 def merge(candidates: Sequence[Candidate]) -> Options:
     """Return the changes of several candidates as one.
 
@@ -100,7 +122,7 @@ def _pair(first: Candidate, second: Candidate) -> Candidate:
     return Candidate(
         candidate=f"{first.candidate}-and-{second.candidate}",
         title=f"{first.title}; and {second.title[0].lower()}{second.title[1:]}",
-        lever=first.lever,
+        lever=f"{first.lever}+{second.lever}",
         changes=merge([first, second]),
         predicted=both(first.predicted, second.predicted),
         reason=f"together, as one may hide the other: {first.reason}; {second.reason}",

@@ -9,6 +9,7 @@ from teardown.settings import Settings
 from teardown.ui import Console
 from tuning.gate import Gate
 from tuning.goal import metric_named
+from tuning.plan import within_budget
 from tuning.proof import headlines, prove
 from tuning.screen import Screening, judge_screened, noise_floor
 from tuning.trial import Bench, OnTrial, with_changes
@@ -20,7 +21,7 @@ def search(bench: Bench, plan: Plan, gate: Gate, console: Console) -> VerdictRec
     metric_named(metric)
     original = bench.target.original()
     gate.prepare(bench)
-    candidates = plan.candidates[: bench.settings.budgets.trials]
+    candidates = within_budget(plan.candidates, bench.settings.budgets.trials)
     screening = Screening(bench, gate, metric)
     screened = screening.screen(candidates, _announce(console))
     floor = noise_floor(screening.controls, metric)

@@ -64,7 +64,7 @@ def write_desk(folder: Path, model: Path | None, *, tuned: bool) -> None:
             ],
             "promises": {"ttft_s": {"p95": 4.0}, "attainment": 0.95},
             "goal": {"metric": "ttft_p50", "at_least": 1.2, "accuracy": "no_loss"},
-            "budgets": {"trials": 8, "pairs": 4, "minutes": 10},
+            "budgets": {"trials": 6, "pairs": 4, "minutes": 10},
         },
     )
 
