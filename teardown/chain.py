@@ -33,6 +33,7 @@ def run_chain(folder: Path, *, yes: bool) -> dict[str, Any]:
     started = time.monotonic()
     engagement = Engagement(folder)
     settings = engagement.settings()
+    console.plan_runs(runs_left(engagement, settings))
     for step in _steps(engagement, settings, console, yes=yes):
         if step.is_done():
             console.step(f"{step.title}: done before")
@@ -102,6 +103,20 @@ def _steps(
             lambda: _verb("reports.verbs:report", folder=folder, recheck=False, as_json=False),
         ),
     ]
+
+
+def runs_left(engagement: Engagement, settings: Settings) -> int:
+    """Return about how many runs a whole engagement still needs: measured, screened, proven."""
+    loads = len(settings.workloads)
+    if settings.access.restart == "never" or settings.target.kind == "endpoint":
+        needed = loads
+    else:
+        trials, pairs = settings.budgets.trials, settings.budgets.pairs
+        controls = trials // 2 + 1
+        needed = loads + trials + controls + 2 * pairs + loads - 1
+    if engagement.verdict_path.exists():
+        return 0
+    return max(1, needed - len(engagement.run_ids()))
 
 
 def _verb(target: str, **arguments: object) -> None:

@@ -88,6 +88,7 @@ def measure_step(
                     stack=options.get("stack") or "before",
                 )
                 runs.append(measure_run(job, showing(console)))
+                console.run_made()
             return runs
 
 

@@ -6,12 +6,15 @@ from typing import TextIO
 
 # Without a terminal a line is printed this often, so that a log shows that work goes on.
 HEARTBEAT_S = 15.0
+# Before the first run is made nobody knows how long one takes.
+FIRST_GUESS_S = 20.0
 
 
 class Console:
     """Steps and progress on `stream`; a live line on a terminal, heartbeat lines elsewhere.
 
-    expected_s: how long everything is expected to take in all; revised by `expect`.
+    The time left is the number of runs still to make times what a run has taken so far, with
+    everything around it; `plan_runs` says how many, `run_made` counts one.
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
@@ -21,11 +24,26 @@ class Console:
         self._open_line = False
         self._last_beat = 0.0
         self._started = time.monotonic()
+        self._runs_left = 0
+        self._runs_made = 0
         self._ends_at: float | None = None
 
-    def expect(self, seconds: float | None) -> None:
-        """Say how many seconds everything that is left will take; None when unknown."""
-        self._ends_at = None if seconds is None else time.monotonic() + seconds
+    def plan_runs(self, number: int) -> None:
+        """Say how many runs are still to be made, those of a trial included."""
+        self._runs_left = number
+        self._expect()
+
+    def run_made(self) -> None:
+        """Count one run as made."""
+        self._runs_made += 1
+        self._runs_left = max(0, self._runs_left - 1)
+        self._expect()
+
+    def _expect(self) -> None:
+        now = time.monotonic()
+        made = self._runs_made
+        each_s = (now - self._started) / made if made else FIRST_GUESS_S
+        self._ends_at = now + self._runs_left * each_s if self._runs_left else None
 
     def step(self, text: str) -> None:
         """Begin a step: one line that stays."""
@@ -65,7 +83,7 @@ class Console:
         if self._ends_at is None:
             return ""
         left = self._ends_at - time.monotonic()
-        return f" · about {_minutes(left)} left" if left > 0 else " · nearly done"
+        return f" · about {_minutes(left).strip()} min left" if left > 0 else " · nearly done"
 
 
 def _minutes(seconds: float) -> str:

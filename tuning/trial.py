@@ -52,7 +52,9 @@ class Bench:
             stack=stack,
             resume=False,
         )
-        return measure_run(job, self.on_progress)
+        run = measure_run(job, self.on_progress)
+        self.console.run_made()
+        return run
 
     def save(self, trial: Trial) -> Trial:
         """Write the record of `trial` and return it."""
