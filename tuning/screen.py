@@ -162,6 +162,12 @@ def _judge(trial: Trial, threshold: float) -> Trial:
             because=f"one pair shows {trial.effect.value:.2f}×, above the {threshold:.2f}× "
             "by which equal runs may differ; it goes into the proof",
         )
+    if trial.effect.value <= 1 / threshold:
+        return replace(
+            trial,
+            decision="rejected",
+            because=f"one pair shows {trial.effect.value:.2f}×: it makes things worse",
+        )
     return replace(
         trial,
         decision="no_change",

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from teardown.measure import workload_named
-from teardown.records import Candidate, Estimate, Options, Plan, Stack, Trial, VerdictRecord
+from teardown.records import (
+    Candidate,
+    Estimate,
+    Headline,
+    Options,
+    Plan,
+    Stack,
+    Trial,
+    VerdictRecord,
+)
 from teardown.settings import Settings
 from teardown.ui import Console
 from tuning.gate import Gate
@@ -73,12 +82,16 @@ def _announce(console: Console) -> OnTrial:
 
 
 def compatible(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the kept trials, best measured first, leaving out any that sets an option twice."""
+    """Return the kept trials, best measured first.
+
+    Left out: one that sets an option otherwise than a better one, and one that a better one holds.
+    """
     chosen: list[Trial] = []
     taken: dict[str, object] = {}
     ranked = sorted(trials, key=lambda t: t.effect.value if t.effect else 0.0, reverse=True)
     for trial in ranked:
-        if all(taken.get(name, value) == value for name, value in trial.changes.items()):
+        fits = all(taken.get(name, value) == value for name, value in trial.changes.items())
+        if fits and not trial.changes.items() <= taken.items():
             chosen.append(trial)
             taken |= trial.changes
     return chosen
@@ -118,9 +131,10 @@ def _verdict(
         accepted = replace(
             accepted, options=with_changes(bench.original, proof.changes if proof else {})
         )
+    numbers = headlines(bench, proof, metric) if proof is not None and improved else []
     return VerdictRecord(
         outcome="improved" if improved else "no_change_helps",
-        sentence=sentence(bench.settings, metric, effect if improved else None, len(rejected)),
+        sentence=sentence(bench.settings, metric, numbers, len(rejected)),
         goal_metric=metric,
         at_least=plan.at_least,
         goal_reached=bool(improved and effect and effect.low and effect.low >= plan.at_least)
@@ -128,7 +142,7 @@ def _verdict(
         else None,
         effect=effect,
         noise_floor=floor,
-        headlines=headlines(bench, proof, metric) if proof is not None and improved else [],
+        headlines=numbers,
         kept=[t.candidates[0] for t in kept] if improved else [],
         rejected=rejected,
         proof_trial=proof.trial if proof else None,
@@ -139,23 +153,23 @@ def _verdict(
     )
 
 
-def sentence(settings: Settings, metric: str, effect: Estimate | None, rejected: int) -> str:
-    """Return the one sentence that opens the report, from the numbers alone."""
-    info = metric_named(metric)
-    load = workload_named(settings, None)[0]
-    under = f"under {load.name}"
-    if effect is None:
+def sentence(settings: Settings, metric: str, proof: Sequence[Headline], rejected: int) -> str:
+    """Return the one sentence that opens the report, from the numbers alone.
+
+    proof: the headlines of a proof that held, goal metric first; empty where no change helps.
+    """
+    label = metric_named(metric).label
+    load = workload_named(settings, None)[0].name
+    goal = proof[0] if proof else None
+    if goal is None or goal.before is None or goal.after is None or goal.change is None:
         return (
             f"No change helps: {rejected} candidate{'s' if rejected != 1 else ''} "
-            f"did not measurably improve the {info.label} {under}; the stack stays as it is."
+            f"did not measurably improve the {label} under “{load}”; the stack stays as it is."
         )
-    times = f"{effect.value:.1f}" if effect.value < 10 else f"{effect.value:.0f}"
-    if info.better == "lower":
-        what = f"The {info.label} fell to 1/{times} of what it was"
-    else:
-        what = f"The stack delivers {times} times the {info.label}"
+    moved = "fell" if goal.after.value < goal.before.value else "rose"
     return (
-        f"{what} {under} (improvement {effect.value:.2f}×, 95 % interval "
-        f"{effect.low:.2f} to {effect.high:.2f}, {effect.n} interleaved pairs), "
+        f"Under “{load}” the {label} {moved} from {goal.before.value:.2g} to "
+        f"{goal.after.value:.2g} {goal.unit}: {goal.change.value:.1f}× better (95 % interval "
+        f"{goal.change.low:.1f} to {goal.change.high:.1f}, {goal.change.n} interleaved pairs), "
         "and the answers pass the accuracy oracle."
     )

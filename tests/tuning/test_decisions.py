@@ -115,7 +115,8 @@ def test_screening_keeps_what_beats_the_noise_and_passes_the_oracle() -> None:
     )
     assert better.decision == "kept"
     assert same.decision == "no_change"
-    assert worse.decision == "no_change"
+    assert worse.decision == "rejected"
+    assert "worse" in worse.because
     assert wrong.decision == "rejected"
     assert "oracle" in wrong.because
 
@@ -127,9 +128,20 @@ def test_without_a_noise_floor_a_small_gain_is_still_not_kept() -> None:
 
 def test_two_kept_candidates_that_set_one_option_differently_leave_the_better_one() -> None:
     kept = compatible(
-        [trial("slots-4", 1.5, parallel=4), trial("slots-8", 1.8, parallel=8), trial("cache", 1.6)]
+        [
+            trial("slots-4", 1.5, parallel=4),
+            trial("slots-8", 1.8, parallel=8),
+            trial("cache", 1.6, cache=True),
+        ]
     )
     assert [t.candidates[0] for t in kept] == ["slots-8", "cache"]
+
+
+def test_a_candidate_that_a_better_one_contains_is_not_counted_twice() -> None:
+    kept = compatible(
+        [trial("slots-8", 1.5, parallel=8), trial("both", 3.0, parallel=8, cache=True)]
+    )
+    assert [t.candidates[0] for t in kept] == ["both"]
 
 
 def pairs(values: list[tuple[float, float]]) -> list[Pair]:
