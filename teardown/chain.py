@@ -62,21 +62,21 @@ def _steps(
         module, function = target.split(":")
         return lambda: getattr(importlib.import_module(module), function)(*arguments, **named)
 
-    measures = [
-        Step(
-            f"Measure the stack as it is: {load.name}",
-            lambda name=load.name: bool(valid_runs(engagement, "before", name)),  # type: ignore[misc]
-            lambda name=load.name: _measure(folder, name, console),  # type: ignore[misc]
-        )
-        for load in settings.workloads
-    ]
+    def unmeasured() -> list[str]:
+        loads = settings.workloads
+        return [w.name for w in loads if not valid_runs(engagement, "before", w.name)]
+
     return [
         Step(
             "Check that it can be measured",
             lambda: bool(engagement.run_ids()),
             lambda: _doctor(folder, console),
         ),
-        *measures,
+        Step(
+            "Measure the stack as it is",
+            lambda: not unmeasured(),
+            lambda: _measure(folder, unmeasured(), console),
+        ),
         Step(
             "Attribute the time",
             engagement.attribution_path.exists,
@@ -138,10 +138,10 @@ def _doctor(folder: Path, console: Console) -> None:
         raise TargetError(f"{failed[0].name}: {failed[0].text}")
 
 
-def _measure(folder: Path, name: str, console: Console) -> None:
+def _measure(folder: Path, names: list[str], console: Console) -> None:
     from teardown.text import run_text
 
-    for run in measure_step(folder, {"workload": name}, console):
+    for run in measure_step(folder, {"workloads": names}, console):
         console.say(run_text(run))
         if run.validity.verdict == "invalid":
             reasons = "; ".join(f"{r.code}: {r.text}" for r in run.validity.reasons)

@@ -64,12 +64,16 @@ def _ask(question: str) -> str:
 def measure_step(
     folder: Path, options: dict[str, Any], console: Console | None = None
 ) -> list[Run]:
-    """Measure the workloads of `folder`, writing its engagement.yaml first where --url is given."""
+    """Measure workloads of `folder`, writing its engagement.yaml first where --url is given.
+
+    options: as of the verb `measure`; `workloads` names several, all of them where neither is set.
+    """
     console = console or Console()
     if options.get("url"):
         begin_for_measure(folder, options)
     with opened(folder) as (engagement, settings):
-        loads = workload_named(settings, options.get("workload"))
+        names = options.get("workloads") or [options.get("workload")]
+        loads = [load for name in names for load in workload_named(settings, name)]
         if options.get("regime"):
             loads = [replace(load, regime=options["regime"]) for load in loads]
         with running(engagement, settings, console) as target:

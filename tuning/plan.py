@@ -49,13 +49,14 @@ def make_plan(context: PlanContext) -> Plan:
 def within_budget(candidates: Sequence[Candidate], trials: int) -> list[Candidate]:
     """Return the candidates that `trials` trials are spent on, best predicted first.
 
-    The most promising one of every lever comes first (of equal promise the boldest: the oracle
-    judges), then combinations, then what is left, so that no lever is crowded out by another.
+    The most promising one of every lever comes first, then combinations, then what is left, so
+    that no lever is crowded out by another. Of equal promise the mildest comes first, but where
+    answers may change the boldest: it saves most, and the oracle judges it.
     """
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         known = best.get(candidate.lever)
-        if known is None or _boldness(candidate) > _boldness(known):
+        if known is None or _preference(candidate) > _preference(known):
             best[candidate.lever] = candidate
     first = [c for c in candidates if best[c.lever] is c]
     singles = [c for c in first if "+" not in c.lever]
@@ -64,8 +65,9 @@ def within_budget(candidates: Sequence[Candidate], trials: int) -> list[Candidat
     return sorted(chosen, key=_rank)
 
 
-def _boldness(candidate: Candidate) -> tuple[float, int]:
-    return (candidate.predicted.value, RISKS.index(candidate.risk))
+def _preference(candidate: Candidate) -> tuple[float, int]:
+    risk = RISKS.index(candidate.risk)
+    return (candidate.predicted.value, risk if candidate.changes_answers else -risk)
 
 
 def merge(candidates: Sequence[Candidate]) -> Options:

@@ -25,9 +25,10 @@ def prove(
     num_pairs: int,
     metric: str,
 ) -> Trial:
-    """Return the finished proof of `changes`: pairs in the order A B B A A B B A, and the oracle.
+    """Return the finished proof of `changes`: the oracle, then pairs in the order B A A B B A A B.
 
-    A neighbour of the same stack needs no restart, which halves what a slow engine costs.
+    B, the changed stack, comes first because the oracle has just asked it; neighbours of the same
+    stack need no restart, which halves what a slow engine costs.
     """
     trial = load_trial(bench.engagement, new_trial(trial_id, "proof", candidates, changes))
     if trial.state == "done":
@@ -43,7 +44,7 @@ def prove(
             broken = "; ".join(c.says for c in trial.oracle.checks if not c.holds)
             return _done(bench, trial, "rejected", f"the oracle refuses it: {broken}", metric)
         while len(trial.pairs) < num_pairs:
-            first: Literal["before", "after"] = "before" if len(trial.pairs) % 2 == 0 else "after"
+            first: Literal["before", "after"] = "after" if len(trial.pairs) % 2 == 0 else "before"
             pair = _pair(bench, changes, first, metric)
             trial = bench.save(replace(trial, pairs=[*trial.pairs, pair]))
     except EngineFailed as error:
