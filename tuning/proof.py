@@ -13,6 +13,9 @@ from tuning.goal import BESIDE, METRICS, metric_named, value_of
 from tuning.trial import Bench, effects, fail, load_trial, make_pair, new_trial, with_changes
 
 BUNDLE = "bundle"
+# A pair whose run is invalid or whose work is unequal does not count, whatever it shows; so many
+# are made again before the proof gives up.
+SPARE_PAIRS = 2
 
 
 def prove(
@@ -43,7 +46,7 @@ def prove(
         if trial.oracle is not None and not trial.oracle.passed:
             broken = "; ".join(c.says for c in trial.oracle.checks if not c.holds)
             return _done(bench, trial, "rejected", f"the oracle refuses it: {broken}", metric)
-        while len(trial.pairs) < num_pairs:
+        while _counted(trial) < num_pairs and len(trial.pairs) < num_pairs + SPARE_PAIRS:
             first: Literal["before", "after"] = "after" if len(trial.pairs) % 2 == 0 else "before"
             pair = _pair(bench, changes, first, metric)
             trial = bench.save(replace(trial, pairs=[*trial.pairs, pair]))
@@ -52,6 +55,10 @@ def prove(
     effect, _ = effects(bench.engagement, trial.pairs, metric)
     decision, because = decide(effect, trial.pairs)
     return _done(bench, trial, decision, because, metric)
+
+
+def _counted(trial: Trial) -> int:
+    return sum(p.excluded is None for p in trial.pairs)
 
 
 def decide(

@@ -131,10 +131,12 @@ def _verdict(
         accepted = replace(
             accepted, options=with_changes(bench.original, proof.changes if proof else {})
         )
+    is_short = proof is not None and proof.effect is not None and not proof.effect.has_interval
+    unproven = proof.because if proof is not None and is_short else None
     numbers = headlines(bench, proof, metric) if proof is not None and improved else []
     return VerdictRecord(
         outcome="improved" if improved else "no_change_helps",
-        sentence=sentence(bench.settings, metric, numbers, len(rejected)),
+        sentence=sentence(bench.settings, metric, numbers, len(rejected), unproven),
         goal_metric=metric,
         at_least=plan.at_least,
         goal_reached=bool(improved and effect and effect.low and effect.low >= plan.at_least)
@@ -153,14 +155,23 @@ def _verdict(
     )
 
 
-def sentence(settings: Settings, metric: str, proof: Sequence[Headline], rejected: int) -> str:
+def sentence(
+    settings: Settings,
+    metric: str,
+    proof: Sequence[Headline],
+    rejected: int,
+    unproven: str | None = None,
+) -> str:
     """Return the one sentence that opens the report, from the numbers alone.
 
     proof: the headlines of a proof that held, goal metric first; empty where no change helps.
+    unproven: why a proof could not be finished; that is not the same as no effect.
     """
     label = metric_named(metric).label
     load = workload_named(settings, None)[0].name
     goal = proof[0] if proof else None
+    if unproven is not None:
+        return f"No change is proven under “{load}”, though one looked better: {unproven}."
     if goal is None or goal.before is None or goal.after is None or goal.change is None:
         return (
             f"No change helps: {rejected} candidate{'s' if rejected != 1 else ''} "

@@ -17,6 +17,11 @@ class Estimate:
     method: str
 
     @property
+    def has_interval(self) -> bool:
+        """True where both ends are known."""
+        return self.low is not None and self.high is not None
+
+    @property
     def excludes_one(self) -> bool:
         """True when the interval of a ratio leaves out "no change"."""
         return self.low is not None and self.high is not None and (self.low > 1 or self.high < 1)
