@@ -2,7 +2,7 @@
 
     python make_engagement.py DIR MODEL_DIR
 
-Random words of the dummy model's vocabulary, one token each: 64 users, 3 unrelated prompts each.
+Random words of the dummy model's vocabulary, one token each: 32 users, 5 unrelated prompts each.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-NUM_USERS, TURNS, PROMPT_WORDS, OUTPUT_TOKENS = 64, 3, 320, 64
+NUM_USERS, TURNS, PROMPT_WORDS, OUTPUT_TOKENS = 32, 5, 320, 64
 NUM_MAILS = 96
 
 
