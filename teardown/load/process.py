@@ -36,6 +36,8 @@ from teardown.records import Schedule, read, to_json
 
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PROGRESS_EVERY_S: Final = 1.0
+# gevent runs ready greenlets for so long before it looks at the sockets again (5 ms by default).
+POLL_EVERY_S: Final = 0.0005
 STOPPED_BY_USER: Final = "stopped by the user"
 EXIT_STOPPED: Final = 4
 EXIT_INTERRUPTED: Final = 130
@@ -93,10 +95,12 @@ class _Run:
         _allow_many_connections()
         gc.collect()
         gc.freeze()
+        gevent.setswitchinterval(POLL_EVERY_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, self._sender.stop, STOPPED_BY_USER)
         reporter = gevent.spawn(self._report_progress)
         run_users(self._sender.jobs(), self._begin)
+        self._sender.drain()
         reporter.kill()
         self._client.close()
         result = self._result()

@@ -16,6 +16,7 @@ from typing import Final
 
 import gevent
 import gevent.event
+import gevent.queue
 import msgspec
 
 from teardown.load.client import Aborted, Client
@@ -52,6 +53,8 @@ class Sender:
         cap = config.max_in_flight if self._is_open else max(schedule.concurrency, 1)
         self._slots = Slots(cap)
         self._stopping = gevent.event.Event()
+        self._ended: gevent.queue.SimpleQueue = gevent.queue.SimpleQueue()
+        self._reader = gevent.spawn(self._read_for_ever)
         self._zero_s = 0.0
         self.stopped_because: str | None = None
         self.counts: Counter[str] = Counter()
@@ -165,7 +168,21 @@ class Sender:
         except Exception as error:  # a fault of ours is a failed request, not a lost one
             log.exception("request %s failed in the client", item.request_id)
             exchange = Exchange(ending="failed", detail=f"{type(error).__name__}: {error}")
-        self._finish(place, exchange)
+        self._ended.put((place, exchange))
+
+    def drain(self) -> None:
+        """Return once every exchange that has ended is in the journal."""
+        self._ended.put(None)
+        self._reader.join()
+
+    def _read_for_ever(self) -> None:
+        """Turn exchanges into records while nothing else is to be done.
+
+        Parsing on the way would hold up the reads of every other stream by milliseconds.
+        """
+        for place, exchange in iter(self._ended.get, None):
+            gevent.idle()
+            self._finish(place, exchange)
 
     def _started(self, place: Place, sent_s: float) -> None:
         line = place._asdict()
@@ -174,7 +191,7 @@ class Sender:
 
     def _finish(self, place: Place, exchange: Exchange) -> None:
         try:
-            request, num_events = to_request(place, exchange)
+            request, num_events = to_request(place, exchange, gevent.idle)
         except Exception as error:  # no answer may break the run
             log.exception("the answer to request %s cannot be read", place.request_id)
             detail = f"{type(error).__name__}: {error}"
