@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from teardown.diagnosis import valid_runs
 from teardown.engagement import Engagement
-from teardown.errors import RunInvalid
+from teardown.errors import FeatureMissing, RunInvalid
 from teardown.settings import Settings
 from teardown.steps import diagnose_step, measure_step
 from teardown.ui import Console
@@ -95,7 +95,7 @@ def _steps(
         Step(
             "Write the stack as files",
             engagement.bundle_path.exists,
-            lambda: _verb("iac.verbs:emit", folder=folder, as_json=False),
+            lambda: _emit(folder, console),
         ),
         Step(
             "Write the report",
@@ -125,6 +125,14 @@ def _verb(target: str, **arguments: object) -> None:
     verb = getattr(importlib.import_module(module), name)
     with contextlib.redirect_stdout(sys.stderr):
         verb.callback(**arguments)
+
+
+def _emit(folder: Path, console: Console) -> None:
+    """Emit what can be emitted; a stack that nobody here can start leaves the report to write."""
+    try:
+        _verb("iac.verbs:emit", folder=folder, as_json=False)
+    except FeatureMissing as error:
+        console.say(str(error))
 
 
 def _doctor(folder: Path, console: Console) -> None:
