@@ -72,7 +72,7 @@ def test_a_kit_killed_in_measurement_and_in_a_trial_finishes_without_losing_a_re
     assert len(before) == 1, "the interrupted measurement is resumed, not made again"
     assert len(read(Run, engagement.run_dir(before[0]) / "run.json").segments) == 2
     state = json.loads((engagement.target_dir / "state.json").read_text())
-    assert state["options"] == BADLY_SERVED
+    assert state["present"] == state["original"] == BADLY_SERVED
     last = engine_pid(engagement)
     if last is not None:
         wait_until_gone(last)

@@ -55,7 +55,9 @@ class Ledger:
     def scaled(self) -> dict[Entry, Seconds]:
         """Return the entries, a request's terms scaled down where they exceed its total."""
         covered = self._covered()
-        factor = np.where(covered > self.total, self.total / np.where(covered > 0, covered, 1), 1)
+        factor = np.divide(
+            self.total, covered, out=np.ones_like(covered), where=covered > self.total
+        )
         return {entry: seconds * factor for entry, seconds in self.entries.items()}
 
     def balance(self) -> Balance:

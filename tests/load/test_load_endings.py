@@ -134,7 +134,9 @@ def test_the_load_process_dies_with_its_parent(tmp_path: Path) -> None:
 def test_ctrl_c_is_passed_on_and_what_was_measured_is_saved(tmp_path: Path) -> None:
     """In a kit of its own: Ctrl-C must not depend on what else this test process has loaded."""
     code = (
-        "import sys, pathlib\n"
+        "import sys, pathlib, signal\n"
+        # a shell that starts jobs in the background has them ignore Ctrl-C
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from teardown.errors import Interrupted\n"
         "from teardown.load.config import LoadConfig\n"
         "from teardown.load.run import run_load\n"
@@ -148,10 +150,10 @@ def test_ctrl_c_is_passed_on_and_what_was_measured_is_saved(tmp_path: Path) -> N
         path = tmp_path / "kit.json"
         path.write_text(to_json(config))
         command = [sys.executable, "-c", code, str(path)]
-        kit = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        fake.wait_for_requests(5)
-        kit.send_signal(signal.SIGINT)
-        said, _ = kit.communicate(timeout=60)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as kit:
+            fake.wait_for_requests(5)
+            kit.send_signal(signal.SIGINT)
+            said, _ = kit.communicate(timeout=60)
     assert "what was measured is in" in said
     assert journal_of(config).attempts[0].closed is not None
 
