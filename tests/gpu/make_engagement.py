@@ -58,7 +58,7 @@ def main(folder: Path, model: Path) -> None:
         ],
         "promises": {"ttft_s": {"p95": 1.0}, "attainment": 0.95},
         "goal": {"metric": "ttft_p50", "at_least": 1.5, "accuracy": "no_loss"},
-        "budgets": {"trials": 3, "pairs": 4, "minutes": 25},
+        "budgets": {"trials": 2, "pairs": 4, "minutes": 25},
     }
     (folder / "engagement.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
 

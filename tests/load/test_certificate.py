@@ -109,13 +109,31 @@ def test_refused_requests_count_against_the_run_and_the_promise() -> None:
     assert summary.num_by_status == {"ok": 16, "refused": 16}
 
 
-def test_a_growing_queue_is_seen() -> None:
-    draw = random.Random(1)
-    run = [
-        request(i, i / 4, intended_s=i / 4, e2e_s=1 + 0.3 * i + draw.random() * 0.1)
-        for i in range(32)
-    ]
-    assert level(certify(run, conditions(is_open=True, rate_per_s=4.0)), "unsteady") == "invalid"
+def queue(load: float, seed: int, servers: int = 8, number: int = 120) -> list[Request]:
+    """Return an open-loop run whose requests wait for one of `servers`, simulated."""
+    draw = random.Random(seed)
+    free, now, run = [0.0] * servers, 0.0, []
+    for i in range(number):
+        now += draw.expovariate(load * servers)
+        begun = max(now, min(free))
+        took = begun + draw.gammavariate(10, 0.1) - now
+        free[free.index(min(free))] = now + took
+        run.append(request(i, now, intended_s=now, e2e_s=took, stream_close_s=took))
+    return run
+
+
+def num_growing(load: float, number: int = 40) -> int:
+    runs = [queue(load, seed) for seed in range(number)]
+    asked = conditions(is_open=True, rate_per_s=load * 8, num_intended=120)
+    return sum(level(certify(run, asked), "unsteady") == "invalid" for run in runs)
+
+
+def test_a_queue_that_the_stack_cannot_serve_is_growing() -> None:
+    assert num_growing(1.6) >= 36
+
+
+def test_a_busy_queue_that_the_stack_can_serve_is_not_growing() -> None:
+    assert num_growing(0.8) <= 3
 
 
 def test_a_moved_clock_is_flagged() -> None:
