@@ -164,15 +164,10 @@ def _diagnose(folder: Path, console: Console) -> None:
 
 def _first_screen(engagement: Engagement) -> str:
     from teardown.records import VerdictRecord, read
+    from teardown.text import headline_text
 
     verdict = read(VerdictRecord, engagement.verdict_path)
     lines = ["", verdict.sentence]
-    for number in verdict.headlines:
-        if number.before and number.after:
-            change = f" ({number.change.value:.2f}× better)" if number.change else ""
-            lines.append(
-                f"  {number.label}: {number.before.value:.3g} -> {number.after.value:.3g} "
-                f"{number.unit}{change}"
-            )
+    lines += [f"  {headline_text(line)}" for line in verdict.headlines]
     lines += [f"  rejected {name}: {why}" for name, why in verdict.rejected.items()]
     return "\n".join(lines)

@@ -1,9 +1,10 @@
 """Runs and requests as text for a terminal."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from teardown.records import Estimate, Quantiles, Run, Window
+from teardown.records import Estimate, Headline, Quantiles, Run, Window
 
 SHOWN = ("request_id", "status", "ttft_s", "tpot_s", "e2e_s", "prompt_tokens", "output_tokens")
 
@@ -62,6 +63,31 @@ def estimate(value: Estimate | None, *, percent: bool = False) -> str:
 
 def _end(value: float | None, scale: float) -> str:
     return "open" if value is None else f"{value * scale:.3g}"
+
+
+def quantity(value: float, unit: str, figures: int = 3) -> str:
+    """Return a value with its unit to `figures` figures, never as a power of ten; ratios as %."""
+    scaled, shown = (100 * value, "%") if unit == "ratio" else (value, unit)
+    if scaled == 0 or not math.isfinite(scaled):
+        return f"{scaled:g} {shown}"
+    decimals = figures - 1 - math.floor(math.log10(abs(scaled)))
+    return f"{round(scaled, decimals):,.{max(0, decimals)}f} {shown}"
+
+
+def headline_text(line: Headline) -> str:
+    """Return one number before and after, with how it changed, or that it did not measurably."""
+    before, after = (
+        "unknown" if e is None else quantity(e.value, line.unit) for e in (line.before, line.after)
+    )
+    return f"{line.label}: {before} -> {after}{_change(line.change)}"
+
+
+def _change(change: Estimate | None) -> str:
+    if change is None or change.low is None or change.high is None:
+        return ""
+    if change.low <= 1 <= change.high:
+        return " (no measurable change)"
+    return f" ({change.value:.2f}× better [{change.low:.2f}, {change.high:.2f}])"
 
 
 def requests_text(rows: Sequence[dict[str, Any]]) -> str:

@@ -6,11 +6,20 @@ from dataclasses import replace
 from typing import Literal
 
 from teardown.errors import EngineFailed
-from teardown.records import Estimate, Headline, Options, Pair, Run, Trial, read
+from teardown.records import Estimate, Headline, Options, Pair, Trial
 from teardown.stats import FEWEST_PAIRS, mean_of_runs, ratio_of_pairs
 from tuning.gate import Gate
-from tuning.goal import BESIDE, METRICS, metric_named, value_of
-from tuning.trial import Bench, effects, fail, load_trial, make_pair, new_trial, with_changes
+from tuning.goal import BESIDE, metric_named
+from tuning.trial import (
+    Bench,
+    effects,
+    fail,
+    load_trial,
+    make_pair,
+    new_trial,
+    paired_values,
+    with_changes,
+)
 
 BUNDLE = "bundle"
 # A pair whose run is invalid or whose work is unequal does not count, whatever it shows; so many
@@ -115,28 +124,18 @@ def _done(
 def headlines(bench: Bench, proof: Trial, metric: str) -> list[Headline]:
     """Return three numbers before and after, over the runs of the proof: goal metric first."""
     names = [metric, *[m for m in BESIDE if m != metric]][:3]
-    counted = [p for p in proof.pairs if p.excluded is None]
-    runs = {
-        name: read(Run, bench.engagement.run_dir(name) / "run.json")
-        for p in counted
-        for name in (p.run_before, p.run_after)
-    }
-    return [_headline(name, counted, runs) for name in names]
+    values = paired_values(bench.engagement, proof.pairs, names)
+    return [_headline(name, values[name]) for name in names]
 
 
-def _headline(name: str, pairs: Sequence[Pair], runs: dict[str, Run]) -> Headline:
+def _headline(name: str, pairs: Sequence[tuple[float, float]]) -> Headline:
     metric = metric_named(name)
-    values = [
-        (value_of(runs[p.run_before], name, p.window), value_of(runs[p.run_after], name, p.window))
-        for p in pairs
-    ]
-    usable = [(b, a) for b, a in values if b is not None and a is not None]
     return Headline(
         metric=name,
-        label=METRICS[name].label,
+        label=metric.label,
         unit=metric.unit,
         better=metric.better,
-        before=mean_of_runs([b for b, _ in usable]),
-        after=mean_of_runs([a for _, a in usable]),
-        change=ratio_of_pairs(usable, metric.better),
+        before=mean_of_runs([before for before, _ in pairs]),
+        after=mean_of_runs([after for _, after in pairs]),
+        change=ratio_of_pairs(pairs, metric.better),
     )

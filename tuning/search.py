@@ -8,17 +8,17 @@ from teardown.records import (
     Candidate,
     Estimate,
     Headline,
-    Options,
     Plan,
     Stack,
     Trial,
     VerdictRecord,
 )
 from teardown.settings import Settings
+from teardown.text import quantity
 from teardown.ui import Console
 from tuning.gate import Gate
 from tuning.goal import metric_named
-from tuning.plan import within_budget
+from tuning.plan import merge, within_budget
 from tuning.proof import headlines, prove
 from tuning.screen import Screening, judge_screened, noise_floor
 from tuning.trial import Bench, OnTrial, with_changes
@@ -41,8 +41,8 @@ def search(bench: Bench, plan: Plan, gate: Gate, console: Console) -> VerdictRec
     kept = compatible([t for t in screened if t.decision == "kept"])
     proof: Trial | None = None
     while kept:
-        changes = _merged(kept)
         names = [t.candidates[0] for t in kept]
+        changes = merge([c for c in candidates if c.candidate in names])
         console.step(f"Proof: {' + '.join(names)} in {bench.settings.budgets.pairs} fresh pairs")
         proof = prove(
             bench,
@@ -95,13 +95,6 @@ def compatible(trials: Sequence[Trial]) -> list[Trial]:
             chosen.append(trial)
             taken |= trial.changes
     return chosen
-
-
-def _merged(trials: Sequence[Trial]) -> Options:
-    merged: Options = {}
-    for trial in trials:
-        merged |= trial.changes
-    return merged
 
 
 def _without_riskiest(kept: list[Trial], candidates: Sequence[Candidate]) -> list[Trial]:
@@ -177,10 +170,11 @@ def sentence(
             f"No change helps: {rejected} candidate{'s' if rejected != 1 else ''} "
             f"did not measurably improve the {label} under “{load}”; the stack stays as it is."
         )
+    before, after = (quantity(e.value, goal.unit) for e in (goal.before, goal.after))
     moved = "fell" if goal.after.value < goal.before.value else "rose"
     return (
-        f"Under “{load}” the {label} {moved} from {goal.before.value:.2g} to "
-        f"{goal.after.value:.2g} {goal.unit}: {goal.change.value:.1f}× better (95 % interval "
+        f"Under “{load}” the {label} {moved} from {before} to {after}: "
+        f"{goal.change.value:.1f}× better (95 % interval "
         f"{goal.change.low:.1f} to {goal.change.high:.1f}, {goal.change.n} interleaved pairs), "
         "and the answers pass the accuracy oracle."
     )

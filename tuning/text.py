@@ -1,6 +1,7 @@
 """Plans and verdicts as text for a terminal."""
 
 from teardown.records import Estimate, Plan, VerdictRecord
+from teardown.text import headline_text
 
 
 def plan_text(plan: Plan) -> str:
@@ -19,11 +20,7 @@ def plan_text(plan: Plan) -> str:
 def verdict_text(verdict: VerdictRecord) -> str:
     """Return the verdict: the sentence, the numbers, what was kept and rejected."""
     lines = [verdict.sentence]
-    for h in verdict.headlines:
-        before = "unknown" if h.before is None else f"{h.before.value:.3g}"
-        after = "unknown" if h.after is None else f"{h.after.value:.3g}"
-        change = "" if h.change is None else f"  ({factor(h.change)})"
-        lines.append(f"  {h.label}: {before} -> {after} {h.unit}{change}")
+    lines += [f"  {headline_text(line)}" for line in verdict.headlines]
     lines += [f"  kept: {name}" for name in verdict.kept]
     lines += [f"  not kept: {name}: {because}" for name, because in verdict.rejected.items()]
     lines += [f"  note: {note}" for note in verdict.notes]

@@ -151,25 +151,33 @@ def effects(
         [(p.before, p.after) for p in counted if p.before is not None and p.after is not None],
         metric_named(metric).better,
     )
+    others = [name for name in BESIDE if name != metric]
+    found = {
+        name: ratio_of_pairs(values, METRICS[name].better)
+        for name, values in paired_values(engagement, pairs, others).items()
+    }
+    return goal, {name: effect for name, effect in found.items() if effect is not None}
+
+
+def paired_values(
+    engagement: Engagement, pairs: Sequence[Pair], metrics: Sequence[str]
+) -> dict[str, list[tuple[float, float]]]:
+    """Return by metric the value before and after of each pair that counts and has both."""
+    counted = [p for p in pairs if p.excluded is None]
     runs = {
         name: read(Run, engagement.run_dir(name) / "run.json")
         for p in counted
         for name in (p.run_before, p.run_after)
     }
-    secondary: dict[str, Estimate] = {}
-    for other in BESIDE:
-        values = [
-            (
-                value_of(runs[p.run_before], other, p.window),
-                value_of(runs[p.run_after], other, p.window),
-            )
+    return {
+        metric: [
+            (before, after)
             for p in counted
+            if (before := value_of(runs[p.run_before], metric, p.window)) is not None
+            and (after := value_of(runs[p.run_after], metric, p.window)) is not None
         ]
-        usable = [(b, a) for b, a in values if b is not None and a is not None]
-        found = ratio_of_pairs(usable, METRICS[other].better)
-        if other != metric and found is not None:
-            secondary[other] = found
-    return goal, secondary
+        for metric in metrics
+    }
 
 
 def fail(bench: Bench, trial: Trial, error: EngineFailed) -> Trial:
