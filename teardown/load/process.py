@@ -100,6 +100,7 @@ class _Run:
         _allow_many_connections()
         gc.collect()
         gc.freeze()
+        gc.disable()
         gevent.setswitchinterval(POLL_EVERY_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, self._sender.stop, STOPPED_BY_USER)
