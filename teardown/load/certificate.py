@@ -231,6 +231,8 @@ def _mean_in_flight(final: Sequence[Request], start: float, end: float) -> list[
 
 
 def _open_for(request: Request) -> float:
+    if request.stream_close_s is None and request.chunk_s and request.sent_s is not None:
+        return request.chunk_s[-1] - request.sent_s
     return request.stream_close_s or request.e2e_s or 0.0
 
 

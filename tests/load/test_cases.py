@@ -1,0 +1,137 @@
+"""Every row of the peers' failures is a test, in three splits: whole, byte by byte, at random.
+
+A scripted answer is read twice: as stamped reads without a clock, where times are exact, and by
+the real client from a real connection, where its record must be the one that the server's own
+write times give.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from teardown.load import wire
+from teardown.load.client import Client, Endpoint
+from teardown.load.exchange import Exchange
+from teardown.load.tokenizer import HuggingFaceTokenizer
+from teardown.records import Request
+from tests.fakes.engine import CLOSE, RESET, STREAM_END, FakeEngine, Script, http_chunk
+from tests.fakes.exchanges import SPLITS, ZERO_S, request_of, streamed
+from tests.fakes.splits import ReadSize
+from tests.load import test_cases_runs
+from tests.load.cases import CASES, Case, Stream
+
+# The numbers of the table in section 2 of the facts page; it leaves some out.
+ROWS = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 15, 17, 18, 19, 20, 21, 22, 23, 24, 26, 27, 29, 30]
+ROWS += [31, 32, 34, 36, 37, 38, 39, 41, 42, 43, 44, 46]
+TIMES = ("ttft_s", "ttfo_s", "tpot_s", "e2e_s", "max_gap_s")
+# On the wire the scripts run five times as fast; a stamp may be that late on a busy host.
+SPEED = 0.2
+LATE_S = 0.004
+
+on_every_stream = pytest.mark.parametrize(
+    ("case", "stream"),
+    [
+        pytest.param(case, stream, id=f"row {case.number}, {case.right} ({stream.name})")
+        for case in CASES
+        for stream in case.streams
+    ],
+)
+in_every_split = pytest.mark.parametrize("split", SPLITS)
+
+
+class WordsWithBegin:
+    """A tokenizer of words that puts a begin token before every text, unless told not to."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> Any:
+        ids = list(range(len(text.split())))
+        encoding = type("Encoding", (), {})()
+        encoding.ids = [0, *ids] if add_special_tokens else ids
+        return encoding
+
+
+def counter(stream: Stream) -> Callable[[str], int] | None:
+    return HuggingFaceTokenizer(WordsWithBegin()).count if stream.words_are_tokens else None
+
+
+def exchange_of(stream: Stream, split: str) -> Exchange:
+    more: dict[str, Any] = {"content_type": stream.content_type}
+    if stream.end is not None:
+        more |= {"ending": "closed" if stream.end is CLOSE else "reset", "closed_s": None}
+    return streamed(stream.events, split, **more)
+
+
+def assert_expected(request: Request, stream: Stream, *, times: bool) -> None:
+    for name, value in stream.expected.items():
+        found = getattr(request, name)
+        if name not in TIMES or value is None:
+            assert found == value, f"{name}: {request.reasons.get(name)} {request.error}"
+        elif times:
+            assert found * 1000 == pytest.approx(value), name
+    for name, words in stream.says.items():
+        assert words in request.reasons[name]
+
+
+def test_every_row_is_here_and_its_test_exists() -> None:
+    assert [case.number for case in CASES] == ROWS
+    for case in CASES:
+        assert case.streams or case.run_test, case.number
+        if case.run_test:
+            assert case.run_test.startswith(f"test_row_{case.number}_")
+            assert callable(getattr(test_cases_runs, case.run_test))
+
+
+@in_every_split
+@on_every_stream
+def test_the_record_says_what_is_right(case: Case, stream: Stream, split: str) -> None:
+    request = request_of(exchange_of(stream, split), counter(stream))
+    assert_expected(request, stream, times=True)
+    if stream.gaps_ms is not None:
+        gaps = [1000 * (late - early) for early, late in itertools.pairwise(request.chunk_s)]
+        assert gaps == pytest.approx(stream.gaps_ms), case.right
+
+
+@in_every_split
+@on_every_stream
+def test_the_client_reads_it_so_from_a_connection(
+    case: Case, stream: Stream, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "READ_BYTES", ReadSize(split))
+    with FakeEngine(script_of(stream)) as fake:
+        client = Client(Endpoint(fake.url), headers={}, timeout_s=10.0)
+        exchange = client.post("/chat/completions", b"{}", lambda sent_s: None)
+        client.close()
+        written_s = fake.served[0].written_s[1 : 1 + len(stream.events)]
+    request = request_of(exchange, counter(stream))
+    assert_expected(request, stream, times=False)
+
+    assert exchange.sent_s is not None
+    events = [
+        ((at_s - exchange.sent_s) * 1000, raw)
+        for at_s, (_, raw) in zip(written_s, stream.events, strict=True)
+    ]
+    truth = request_of(
+        exchange_of(Stream(**{**stream.__dict__, "events": events}), "whole"), counter(stream)
+    )
+    for name in TIMES:
+        found, true = getattr(request, name), getattr(truth, name)
+        assert (found is None) == (true is None), (name, case.right)
+        if true is not None:
+            assert found == pytest.approx(true, abs=LATE_S), name
+    assert len(request.chunk_s) == len(truth.chunk_s)
+    shift_s = exchange.sent_s - ZERO_S - (truth.sent_s or 0.0)
+    for found, true in zip(request.chunk_s, truth.chunk_s, strict=True):
+        assert found == pytest.approx(true + shift_s, abs=LATE_S)
+
+
+def script_of(stream: Stream) -> Script:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {stream.content_type}\r\n"
+    head += "Transfer-Encoding: chunked\r\n\r\n"
+    script: Script = [(0.0, head.encode())]
+    script += [(t_ms * SPEED, http_chunk(raw)) for t_ms, raw in stream.events]
+    last_ms = script[-1][0]
+    if stream.end is None:
+        return [*script, (last_ms, STREAM_END)]
+    assert stream.end in (CLOSE, RESET)
+    return [*script, (last_ms + 5, stream.end)]
