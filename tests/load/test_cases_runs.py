@@ -47,8 +47,10 @@ from tests.fakes.interpreter import disturbed, stall, step_wall_clock
 from tests.fakes.loads import (
     closed_schedule,
     journal_of,
+    item,
     load_config,
     open_schedule,
+    schedule,
 )
 from tests.load.cases import delta, ending, every
 from tests.reports import samples
@@ -127,19 +129,20 @@ def test_row_1_large_prompts_do_not_delay_the_first_token(tmp_path: Path, split:
     assert in_ms([request.ttft_s or 0.0 for request in requests]) == pytest.approx(100, abs=5)
 
 
-def test_row_2_a_client_that_reads_late_is_flagged_and_its_stamps_stay_right(
+def test_row_2_a_client_that_reads_late_is_flagged_and_its_stamps_hold_the_truth(
     tmp_path: Path, split: str
 ) -> None:
     disturbance = stall(at_s=0.02, length_s=0.03, every_s=0.01)
     with FakeEngine(chat_stream(["a"] * 20, first_ms=100, gap_ms=10), split=split) as fake:
-        plan = closed_schedule(12, 4)
+        plan = schedule([item(n, lane=n % 4, max_tokens=100 + n) for n in range(12)], concurrency=4)
         config = load_config(tmp_path, fake.url, plan)
         result, requests = loaded(config, python=disturbed(tmp_path, disturbance))
         zero_s = journal_of(config).attempts[0].opened["monotonic_zero"]
-        true_s = sorted(at for s in fake.served for at in s.written_s[2:22])
-    found_s = sorted(zero_s + at for request in requests for at in request.chunk_s)
-    errors = [found - true for found, true in zip(found_s, true_s, strict=True)]
-    assert in_ms([abs(error) for error in errors]) < 2
+        written_s = {f"r{s.seen.json['max_tokens'] - 100}": s.written_s for s in fake.served}
+    for request in requests:
+        brackets = zip(request.chunk_s, request.stamp_width_s, strict=True)
+        for (at, width), true in zip(brackets, written_s[request.request_id][2:22], strict=True):
+            assert zero_s + at - width - 0.004 < true < zero_s + at + 0.001
     assert result.receive_lag is not None
     assert result.receive_lag.p99 > 0.015
     validity = judged(requests, plan, result)
@@ -167,12 +170,16 @@ def test_row_4_waiting_for_a_slot_is_in_the_latency_from_intended(
         _, requests = loaded(config)
         assert fake.peak_in_flight == 1
     assert [request.intended_s for request in requests] == pytest.approx([n / 50 for n in range(8)])
+    free_s = 0.0
     for number, request in enumerate(requests):
+        assert request.sent_s is not None and request.client_wait_s is not None
         assert request.e2e_s == pytest.approx(0.1, abs=0.04)
-        assert request.client_wait_s == pytest.approx(0.08 * number, abs=0.08)
-        assert request.e2e_from_intended_s == pytest.approx(0.1 + 0.08 * number, abs=0.1)
-    last = requests[-1]
-    assert (last.e2e_from_intended_s or 0) >= 0.1 + 0.08 * 7  # the row's 3.3 s, at a fifth
+        assert 0 <= request.sent_s - max(free_s, number / 50) < 0.03
+        assert request.client_wait_s == pytest.approx(request.sent_s - number / 50)
+        assert request.e2e_from_intended_s == pytest.approx(request.client_wait_s + request.e2e_s)
+        free_s = request.sent_s + (request.stream_close_s or 0.0)
+    # the row's last request: 0.5 + 0.4 x 7 = 3.3 s, at a fifth of its times
+    assert 0.65 < (requests[-1].e2e_from_intended_s or 0) < 1.0
 
 
 def test_row_5_a_slip_of_the_client_is_charged_and_never_re_anchored(
@@ -183,8 +190,9 @@ def test_row_5_a_slip_of_the_client_is_charged_and_never_re_anchored(
         config = load_config(tmp_path, fake.url, plan)
         slip = disturbed(tmp_path, stall(at_s=0.2, length_s=0.2))
         result, requests = loaded(config, python=slip)
+    requests = sorted(requests, key=lambda request: request.intended_s or 0.0)
     assert [request.intended_s for request in requests] == pytest.approx(
-        [item.intended_s for item in plan.requests]
+        [planned.intended_s for planned in plan.requests]
     )
     waits = [request.client_wait_s or 0.0 for request in requests]
     assert 0.17 <= max(waits) < 0.3  # the first request that was due while it stood still
@@ -239,7 +247,7 @@ def test_row_26_a_repeat_misses_the_cache_or_is_called_warm(tmp_path: Path, spli
         return chat_stream(["a", "b", "c"], first_ms=first_ms, gap_ms=5, usage=usage)
 
     plan = closed_schedule(2, 1)
-    plan = replace(plan, requests=[replace(item, prompt=n) for n, item in enumerate(plan.requests)])
+    plan = replace(plan, requests=[replace(one, prompt=n) for n, one in enumerate(plan.requests)])
     prompts = [{"messages": [{"role": "user", "content": f"question {n}"}]} for n in range(2)]
     found = []
     with FakeEngine(script, split=split) as fake:
@@ -478,20 +486,20 @@ def test_row_43_concurrency_is_never_above_what_was_asked(tmp_path: Path, split:
 
 def test_row_44_a_late_read_is_not_prefill(split: str) -> None:
     timings = {"prompt_n": 10, "prompt_ms": 50.0, "predicted_n": 2, "predicted_ms": 20.0}
-    answer = chat_stream(["a", "b"], first_ms=80, gap_ms=20, more={"timings": timings})
+    answer = chat_stream(["a", "b"], first_ms=60, gap_ms=100, more={"timings": timings})
     with FakeEngine(answer, split=split) as fake:
         client = Client(Endpoint(fake.url), headers={}, timeout_s=5.0)
         poster = gevent.spawn(client.post, "/chat/completions", b"{}", lambda sent_s: None)
         gevent.sleep(0.03)
-        time.sleep(0.15)  # the reader stands still until after the last chunk
+        time.sleep(0.1)  # the reader stands still until long after the first chunk
         exchange = poster.get()
         client.close()
     request = request_of(exchange)
-    assert request.ttft_s == pytest.approx(0.08, abs=0.02)  # 0.18 by the time of the read
+    assert request.ttft_s == pytest.approx(0.06, abs=0.02)  # 0.13 by the time of the read
     assert request.server is not None
     assert request.server.prefill_s == 0.05  # the server's own word, apart from the first token
     assert "prefill" not in GLOSSARY["TTFT"].formula + GLOSSARY["TTFT"].text
-    assert request.receive_lag_s is not None and request.receive_lag_s > 0.05
+    assert request.receive_lag_s is not None and request.receive_lag_s > 0.04
     plan = closed_schedule(1, 1)
     validity = judged([request], plan, receive_lag_p99_s=request.receive_lag_s)
     assert level(validity, "client_limited") == "invalid"
