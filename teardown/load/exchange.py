@@ -20,10 +20,14 @@ Ending = Literal[
 
 
 class BodyRead(NamedTuple):
-    """The body bytes of one read of the socket; none where it carried only the head or framing."""
+    """The body bytes of one read of the socket; none where it carried only the head or framing.
+
+    `is_own_stamp`: the stamp is the kernel's, and that of the last byte in `data`. It is neither
+    where the kernel gave none, nor where framing came behind: then that is what was stamped.
+    """
 
     stamp_s: float
-    is_kernel_stamp: bool
+    is_own_stamp: bool
     data: bytes
 
 

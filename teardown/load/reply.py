@@ -11,6 +11,7 @@ import httptools
 from teardown.load.exchange import BodyRead, Exchange
 from teardown.load.wire import Wire
 
+CHUNK_END: Final = b"\r\n"  # goes out with its chunk
 SWITCHING: Final = "the server switched to another protocol"
 
 
@@ -39,7 +40,9 @@ def read_reply(wire: Wire, exchange: Exchange) -> bool:
             if reply.status is not None:
                 exchange.http_status = reply.status
                 exchange.content_type = reply.content_type
-            exchange.reads.append(BodyRead(arrived_s, stamp_s is not None, reply.take_body()))
+            body = reply.take_body()
+            is_own = stamp_s is not None and data.endswith((body, body + CHUNK_END))
+            exchange.reads.append(BodyRead(arrived_s, is_own, body))
     exchange.closed_s = exchange.reads[-1].stamp_s
     exchange.ending = "complete"
     return reply.keeps_alive

@@ -45,7 +45,7 @@ class SseParser:
         self._skip_newline = False
         self._is_first_line = True
 
-    def feed(self, data: bytes, stamp_s: float, *, is_kernel_stamp: bool = True) -> list[Event]:
+    def feed(self, data: bytes, stamp_s: float, *, is_own_stamp: bool = True) -> list[Event]:
         """Return the events that `data` completes; an empty read only moves the bracket."""
         previous_s, self._stamp_s = self._stamp_s, stamp_s
         found: list[tuple[str, str]] = []
@@ -67,7 +67,7 @@ class SseParser:
         self._partial += data[start:]
         if start == len(data) and data.endswith(b"\r"):
             self._skip_newline = True
-        is_exact = is_kernel_stamp and len(found) == 1 and ended_at == len(data)
+        is_exact = is_own_stamp and len(found) == 1 and ended_at == len(data)
         return [Event(text, kind, previous_s, stamp_s, is_exact) for text, kind in found]
 
     def _take_line(self, line: bytes) -> tuple[str, str] | None:

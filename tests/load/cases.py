@@ -243,6 +243,7 @@ CASES = [
                     "status": "ok",
                     "ttft_s": 100.0,
                     "ttfo_s": 600.0,
+                    "tpot_s": 100.0,
                     "reasoning_tokens": 5,
                     "text_sha256": sha("42"),
                 },

@@ -63,7 +63,7 @@ def test_events_that_share_a_read_share_its_bracket() -> None:
 
 def test_an_event_with_more_bytes_behind_it_or_without_a_kernel_stamp_keeps_its_bracket() -> None:
     (behind,) = SseParser(1.0).feed(b"data: a\n\ndata: b", 3.0)
-    (unstamped,) = SseParser(1.0).feed(b"data: a\n\n", 3.0, is_kernel_stamp=False)
+    (unstamped,) = SseParser(1.0).feed(b"data: a\n\n", 3.0, is_own_stamp=False)
     assert behind.width_s == unstamped.width_s == 2.0
 
 
