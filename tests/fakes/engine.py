@@ -91,13 +91,13 @@ class Seen:
 
 @dataclass
 class Served:
-    """What was written for one POST: monotonic time before each write, in the script's order.
-
-    Of a write that is split, the time before its last piece.
+    """What was written for one POST: monotonic time before and after each write, in the script's
+    order; of a write that is split, of its last piece. The bytes left in between.
     """
 
     seen: Seen
     written_s: list[float] = field(default_factory=list)
+    left_s: list[float] = field(default_factory=list)
 
 
 ScriptFor = Script | list[Script] | Callable[[Seen], Script]
@@ -297,6 +297,7 @@ class FakeEngine:
                         is_counted = False
                     served.written_s.append(time.monotonic())
                 wire.sendall(last)
+                served.left_s.append(time.monotonic())
             return True
         finally:
             if is_counted:

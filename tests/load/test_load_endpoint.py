@@ -14,10 +14,11 @@ from teardown.load.client import Client, Endpoint
 from teardown.load.headers import headers_of
 from teardown.load.proxy import proxy_for
 from teardown.load.wire import resolve
+from teardown.measure import measure_run
 from teardown.records import Request
-from tests.fakes.engine import FakeEngine, chat_stream
+from tests.fakes.engine import FakeEngine, chat_json, chat_stream
 from tests.fakes.exchanges import request_of
-from tests.fakes.loads import closed_schedule, load_config
+from tests.fakes.loads import closed_schedule, job_on, load_config
 from tests.fakes.proxy import FakeProxy
 
 ANSWER = chat_stream(["a", "b", "c"], first_ms=3, gap_ms=2)
@@ -213,3 +214,27 @@ def test_a_missing_key_or_a_wrong_header_is_a_usage_error(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         headers_of(config_with(tmp_path, **more))
+
+
+@pytest.mark.parametrize("line", [{"input": "one?"}, {"prompt": "one?"}])
+def test_an_engagements_key_and_headers_reach_the_server_and_no_file(
+    tmp_path: Path, line: dict[str, Any]
+) -> None:
+    (tmp_path / "key").write_text("sk-very-secret\n")
+    with FakeEngine(lambda seen: ANSWER if "stream" in seen.json else chat_json("ready")) as fake:
+        job = job_on(
+            tmp_path,
+            fake.url,
+            [line, line],
+            api_key_file=str(tmp_path / "key"),
+            headers={"X-Gate": f"file:{tmp_path / 'key'}"},
+        )
+        measure_run(job, lambda progress: None)
+        seen = [served.seen for served in fake.served]
+    (tmp_path / "key").unlink()
+    # the warm-up asks the endpoint of the prompts: a stack may serve one alone
+    assert len({one.path for one in seen}) == 1
+    assert [one.headers["authorization"] for one in seen] == ["Bearer sk-very-secret"] * 4
+    assert [one.headers.get("x-gate") for one in seen[2:]] == ["sk-very-secret"] * 2
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"sk-very-secret" not in path.read_bytes()
