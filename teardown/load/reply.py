@@ -23,7 +23,7 @@ def read_reply(wire: Wire, exchange: Exchange) -> bool:
     """
     reply = _Reply()
     while not reply.is_complete:
-        data, (read_s, stamp_s) = wire.read()
+        data, (read_s, stamp_s), is_drained = wire.read()
         arrived_s = read_s if stamp_s is None else stamp_s
         if not data:
             if exchange.num_reads:
@@ -41,8 +41,9 @@ def read_reply(wire: Wire, exchange: Exchange) -> bool:
                 exchange.http_status = reply.status
                 exchange.content_type = reply.content_type
             body = reply.take_body()
-            is_own = stamp_s is not None and data.endswith((body, body + CHUNK_END))
-            exchange.reads.append(BodyRead(arrived_s, is_own, body))
+            is_last = is_drained and data.endswith((body, body + CHUNK_END))
+            is_own = stamp_s is not None and is_last
+            exchange.reads.append(BodyRead(arrived_s, is_own, body, is_drained))
     exchange.closed_s = exchange.reads[-1].stamp_s
     exchange.ending = "complete"
     return reply.keeps_alive

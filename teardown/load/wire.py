@@ -11,6 +11,7 @@ import struct
 import sys
 import time
 from errno import ECONNABORTED
+from operator import index
 from typing import Final, NamedTuple
 
 import gevent
@@ -44,10 +45,15 @@ class Security(NamedTuple):
 
 
 class StampedRead(NamedTuple):
-    """The bytes of one read (none at the end of the stream) and its times."""
+    """The bytes of one read (none at the end of the stream) and its times.
+
+    `is_drained`: nothing was left behind. Linux joins segments that wait, and the newest one's
+    stamp is then that of all, so that a part of them may have come long before it.
+    """
 
     data: bytes
     reading: Reading
+    is_drained: bool = True
 
 
 def resolve(host: str, port: int) -> list[Address]:
@@ -113,7 +119,7 @@ class Wire:
             if self._tls.pending:
                 self._socket.sendall(self._tls.take_pending())
             if plain or self._tls.is_closed:
-                return StampedRead(plain, raw.reading)
+                return StampedRead(plain, raw.reading, raw.is_drained)
 
     def is_usable(self) -> bool:
         """False when the server has closed or said something while nobody had asked."""
@@ -137,13 +143,14 @@ class Wire:
         if not self.has_kernel_stamps:
             return StampedRead(self._socket.recv(READ_BYTES), self._clock.read(None))
         self._hub.wait(self._readable)  # a read that finds nothing costs more than a wait
-        data, ancillary, _, _ = self._socket.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+        size = index(READ_BYTES)
+        data, ancillary, _, _ = self._socket.recvmsg(size, ANCILLARY_BYTES)
         wall_ns = None
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
                 seconds, nanoseconds = TIMESPEC.unpack_from(payload)
                 wall_ns = seconds * 1_000_000_000 + nanoseconds
-        return StampedRead(data, self._clock.read(wall_ns))
+        return StampedRead(data, self._clock.read(wall_ns), len(data) < size)
 
     def _open_tunnel(self, connect_head: bytes) -> None:
         """Ask a proxy for the way to the server (RFC 9110, 9.3.6); TLS begins behind its answer."""
