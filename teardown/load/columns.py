@@ -55,10 +55,14 @@ class ChunkBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunColumns:
-    """One entry a request; `numbers` by field name of `Request`; `chunks` starts a new pass."""
+    """One entry a request; `numbers` by field name of `Request`; `chunks` starts a new pass.
+
+    `last_chunk_s`: the last stamp of every request that has neither an E2E nor a stream close.
+    """
 
     status: npt.NDArray[np.object_]
     numbers: dict[str, Numbers]
+    last_chunk_s: Numbers
     chunks: Callable[[], Iterator[ChunkBatch]]
 
     @property
@@ -74,11 +78,14 @@ class RunColumns:
 
     @property
     def end_s(self) -> Numbers:
-        """Last content, or the end of the body, or the send itself where nothing came."""
+        """Last content or end of the body; the last sign of life of a request that has neither; the
+        send itself where nothing came.
+        """
         sent = self.numbers["sent_s"]
         sent = np.where(np.isnan(sent), np.nan_to_num(self.numbers["intended_s"]), sent)
         e2e = np.nan_to_num(self.numbers["e2e_s"])
-        return sent + np.where(e2e != 0, e2e, np.nan_to_num(self.numbers["stream_close_s"]))
+        end = sent + np.where(e2e != 0, e2e, np.nan_to_num(self.numbers["stream_close_s"]))
+        return np.where(np.isnan(self.last_chunk_s), end, self.last_chunk_s)
 
     @property
     def client_wait_s(self) -> Numbers:
@@ -99,13 +106,11 @@ def columns_of(requests: Sequence[Request]) -> RunColumns:
         stamps = np.fromiter((t for r in final for t in r.chunk_s), np.float64, offsets[-1])
         yield ChunkBatch(slice(0, len(final)), offsets, stamps)
 
-    return RunColumns(
-        status=np.array([r.status for r in final], dtype=object),
-        numbers={
-            name: np.array([getattr(r, name) for r in final], dtype=np.float64) for name in NUMBERS
-        },
-        chunks=chunks,
-    )
+    numbers = {
+        name: np.array([getattr(r, name) for r in final], dtype=np.float64) for name in NUMBERS
+    }
+    status = np.array([r.status for r in final], dtype=object)
+    return _columns(status, numbers, chunks)
 
 
 def read_columns(path: Path) -> RunColumns:
@@ -115,11 +120,22 @@ def read_columns(path: Path) -> RunColumns:
     kept = _last(table["request_id"].to_numpy(), table["attempt"].to_numpy())
     is_last = np.zeros(table.num_rows, dtype=bool)
     is_last[kept] = True
-    return RunColumns(
-        status=table["status"].to_numpy()[kept],
-        numbers={name: table[name].cast(pyarrow.float64()).to_numpy()[kept] for name in NUMBERS},
-        chunks=lambda: _read_chunks(path, is_last),
-    )
+    numbers = {name: table[name].cast(pyarrow.float64()).to_numpy()[kept] for name in NUMBERS}
+    return _columns(table["status"].to_numpy()[kept], numbers, lambda: _read_chunks(path, is_last))
+
+
+def _columns(
+    status: npt.NDArray[np.object_],
+    numbers: dict[str, Numbers],
+    chunks: Callable[[], Iterator[ChunkBatch]],
+) -> RunColumns:
+    """Add the last stamps; where every request has an end of its own, no pass is needed."""
+    last = np.full(len(status), np.nan)
+    has_no_end = np.isnan(numbers["e2e_s"]) & np.isnan(numbers["stream_close_s"])
+    for batch in chunks() if has_no_end.any() else ():
+        has_last = has_no_end[batch.rows] & (batch.lengths > 0)
+        last[batch.rows][has_last] = batch.stamps_s[batch.offsets[1:][has_last] - 1]
+    return RunColumns(status=status, numbers=numbers, last_chunk_s=last, chunks=chunks)
 
 
 def _read_chunks(path: Path, is_last: Flags) -> Iterator[ChunkBatch]:

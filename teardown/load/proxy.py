@@ -36,7 +36,8 @@ def proxy_for(scheme: str, host: str, port: int) -> Proxy | None:
     address = proxies.get(scheme) or proxies.get("all")
     if not address or is_loopback(host):
         return None
-    if urllib.request.proxy_bypass_environment(f"{host}:{port}", proxies):
+    bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # not in typeshed
+    if bypass(f"{host}:{port}", proxies):
         return None
     return _parse(address if "://" in address else f"http://{address}", scheme)
 

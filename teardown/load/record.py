@@ -139,7 +139,12 @@ def _read(exchange: Exchange, pause: Callable[[], None]) -> Answer:
 def _events(exchange: Exchange, sent_s: float, pause: Callable[[], None]) -> Iterator[Event]:
     parser = SseParser(sent_s)
     for number, read in enumerate(exchange.reads, 1):
-        yield from parser.feed(read.data, read.stamp_s, is_kernel_stamp=read.is_kernel_stamp)
+        yield from parser.feed(
+            read.data,
+            read.stamp_s,
+            is_own_stamp=read.is_own_stamp,
+            is_drained=read.is_drained,
+        )
         if number % READS_PER_TURN == 0:
             pause()
 

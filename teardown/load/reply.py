@@ -12,6 +12,7 @@ from teardown.load.exchange import BodyRead, Exchange
 from teardown.load.wire import Wire
 
 new_tuple: Final = tuple.__new__  # half the time of calling the class, for every read
+CHUNK_END: Final = b"\r\n"  # goes out with its chunk
 SWITCHING: Final = "the server switched to another protocol"
 
 
@@ -42,7 +43,7 @@ class _Reply:
         self._has_length = False
         self._body: list[bytes] = []
 
-    def take(self, data: bytes, read_s: float, stamp_s: float | None) -> bool:
+    def take(self, data: bytes, read_s: float, stamp_s: float | None, is_drained: bool) -> bool:
         """Add one read, none of whose bytes means that the server closed; True at the end."""
         exchange = self._exchange
         if not data:
@@ -58,13 +59,12 @@ class _Reply:
         try:
             self.feed(data)
         finally:
-            body = self._body
-            read = (
-                read_s if stamp_s is None else stamp_s,
-                stamp_s is not None,
-                body.pop() if len(body) == 1 else b"".join(body),
-            )
-            body.clear()
+            parts = self._body
+            body = parts.pop() if len(parts) == 1 else b"".join(parts)
+            parts.clear()
+            is_last = is_drained and data.endswith((body, body + CHUNK_END))
+            arrived_s = read_s if stamp_s is None else stamp_s
+            read = (arrived_s, is_last and stamp_s is not None, body, is_drained)
             exchange.reads.append(new_tuple(BodyRead, read))
         if not self.is_complete:
             return False

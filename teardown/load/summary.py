@@ -138,8 +138,10 @@ def _window(
     has_promise = any((promises.ttft_s, promises.ttfo_s, promises.tpot_s, promises.e2e_s))
     cached = _present(run.numbers["cached_tokens"][is_good])
 
+    num_failed = num_inside - int(np.count_nonzero(is_good))
+
     def of(values: Numbers) -> Quantiles:
-        return quantiles(np.sort(_present(values[is_good])).tolist())
+        return quantiles(_sorted(values[is_good]), num_failed)
 
     def per_second(count: float) -> float | None:
         return count / length if length > 0 else None
@@ -148,7 +150,7 @@ def _window(
         start_s=start_s,
         end_s=end_s,
         num_requests=num_inside,
-        num_failed=num_inside - int(np.count_nonzero(is_good)),
+        num_failed=num_failed,
         requests_per_s=per_second(int(np.count_nonzero(is_finished))),
         output_tokens_per_s=per_second(tokens),
         prompt_tokens=int(np.nansum(run.numbers["prompt_tokens"][is_good])),
@@ -157,7 +159,7 @@ def _window(
         ttft_s=of(run.numbers["ttft_s"]),
         tpot_s=of(run.numbers["tpot_s"]),
         e2e_s=of(run.numbers["e2e_s"]),
-        client_wait_s=of(run.client_wait_s) if is_open else quantiles([]),
+        client_wait_s=quantiles(_sorted(run.client_wait_s[is_good]) if is_open else []),
         max_gap_s=of(run.numbers["max_gap_s"]),
         attainment=proportion(kept, num_inside) if has_promise else None,
         goodput_per_s=per_second(kept) if has_promise else None,
@@ -183,3 +185,7 @@ def _tokens_within(run: RunColumns, spans: Sequence[Span]) -> list[float]:
 
 def _present(values: Numbers) -> Numbers:
     return values[~np.isnan(values)]
+
+
+def _sorted(values: Numbers) -> list[float]:
+    return np.sort(_present(values)).tolist()

@@ -56,7 +56,7 @@ def _open_json(path: Path) -> Tokenizer:
         from tokenizers import Tokenizer as Reader
     except ImportError as error:
         raise FeatureMissing(
-            f"{path} is read by the package tokenizers: pip install tokenizers"
+            f"{path} is read by the package tokenizers: pip install 'teardown-kit[tokenizer]'"
         ) from error
     try:
         return HuggingFaceTokenizer(Reader.from_file(str(path)))

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from errno import ECONNABORTED
+from operator import index
 from typing import Any, Final, NamedTuple
 
 import gevent
@@ -19,6 +20,7 @@ from gevent import monkey, socket
 from gevent.hub import Waiter
 
 from teardown.load.clock import StampClock
+from teardown.load.tls import Tls
 
 SO_TIMESTAMPNS: Final = 35  # asm-generic/socket.h; the socket module does not name it
 TIMESPEC: Final = struct.Struct("@qq")
@@ -48,16 +50,20 @@ class Security(NamedTuple):
 
 
 class StampedRead(NamedTuple):
-    """The bytes of one read (none at the end of the stream), the time at which it returned, and the
-    kernel's stamp of its newest segment, None where there is none.
+    """The bytes of one read (none at the end of the stream), when it returned, and the kernel's
+    stamp of its newest segment, None where there is none.
+
+    `is_drained`: nothing was left behind. Linux joins segments that wait, and the newest one's
+    stamp is then that of all, so that a part of them may have come long before it.
     """
 
     data: bytes
     read_s: float
     stamp_s: float | None
+    is_drained: bool = True
 
 
-Take = Callable[[bytes, float, float | None], bool]
+Take = Callable[[bytes, float, float | None, bool], bool]
 
 
 def resolve(host: str, port: int) -> list[Address]:
@@ -95,7 +101,7 @@ class Wire:
         self._native: Any = NativeSocket(fileno=self._socket.fileno())
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(self._socket.fileno(), READABLE)
-        self._tls: _Tls | None = None
+        self._tls: Tls | None = None
         started_s = time.monotonic()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -104,7 +110,7 @@ class Wire:
             if security is not None:
                 if security.connect_head is not None:
                     self._open_tunnel(security.connect_head)
-                self._tls = _Tls(security.context, security.server_name)
+                self._tls = Tls(security.context, security.server_name)
                 self._shake_hands(self._tls)
         except BaseException:
             self.close()
@@ -125,7 +131,7 @@ class Wire:
             if self._tls.pending:
                 self._socket.sendall(self._tls.take_pending())
             if plain or self._tls.is_closed:
-                return StampedRead(plain, raw.read_s, raw.stamp_s)
+                return raw._replace(data=plain)
 
     def read_until(self, take: Take) -> None:
         """Hand every read to `take` until it returns True; no bytes: the server has closed.
@@ -142,8 +148,9 @@ class Wire:
 
         def on_readable() -> None:
             try:
-                data, ancillary, _, _ = recvmsg(READ_BYTES, ANCILLARY_BYTES)
-                if take(data, *stamped(_wall_ns(ancillary))):
+                size = index(READ_BYTES)
+                data, ancillary, _, _ = recvmsg(size, ANCILLARY_BYTES)
+                if take(data, *stamped(_wall_ns(ancillary)), len(data) < size):
                     waiter.switch(None)
             except BlockingIOError:
                 return
@@ -180,9 +187,11 @@ class Wire:
             return StampedRead(self._socket.recv(READ_BYTES), *self._clock.read(None))
         while True:
             self._hub.wait(self._readable)
+            size = index(READ_BYTES)
             with contextlib.suppress(BlockingIOError):
-                data, ancillary, _, _ = self._native.recvmsg(READ_BYTES, ANCILLARY_BYTES)
-                return StampedRead(data, *self._clock.read(_wall_ns(ancillary)))
+                data, ancillary, _, _ = self._native.recvmsg(size, ANCILLARY_BYTES)
+                times = self._clock.read(_wall_ns(ancillary))
+                return StampedRead(data, *times, len(data) < size)
 
     def _open_tunnel(self, connect_head: bytes) -> None:
         """Ask a proxy for the way to the server (RFC 9110, 9.3.6); TLS begins behind its answer."""
@@ -199,7 +208,7 @@ class Wire:
                 ECONNABORTED, f"the proxy refused to connect: {reason[:80]}"
             )
 
-    def _shake_hands(self, tls: "_Tls") -> None:
+    def _shake_hands(self, tls: Tls) -> None:
         while not tls.shake_hands():
             if tls.pending:
                 self._socket.sendall(tls.take_pending())
@@ -209,56 +218,6 @@ class Wire:
             tls.feed(raw.data)
         if tls.pending:
             self._socket.sendall(tls.take_pending())
-
-
-class _Tls:
-    """One TLS session over memory buffers."""
-
-    def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._session = context.wrap_bio(
-            self._incoming, self._outgoing, server_hostname=server_name
-        )
-        self.is_closed = False
-
-    @property
-    def pending(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._outgoing.pending
-
-    def take_pending(self) -> bytes:
-        return self._outgoing.read()
-
-    def feed(self, data: bytes) -> None:
-        self._incoming.write(data)
-
-    def shake_hands(self) -> bool:
-        """Go on with the handshake; False: more bytes are needed."""
-        try:
-            self._session.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        return True
-
-    def encrypt(self, data: bytes) -> bytes:
-        self._session.write(data)
-        return self._outgoing.read()
-
-    def decrypt(self, data: bytes) -> bytes:
-        self._incoming.write(data)
-        plain = bytearray()
-        try:
-            while True:
-                piece = self._session.read(READ_BYTES)
-                if not piece:
-                    self.is_closed = True
-                    break
-                plain += piece
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            self.is_closed = True
-        return bytes(plain)
 
 
 def _wall_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
