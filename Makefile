@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: demo test check test-engines bench-help format clean help
+.PHONY: demo test check test-engines bench-help bench-load bench-analysis soak format clean help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,15 @@ test-engines: $(VENV)/.test ## longer tests on real engines; writes tests/engine
 
 bench-help: $(VENV)/.demo ## how long each verb takes to answer --help
 	@$(BIN)/python -m tests.bench_help
+
+bench-load: $(VENV)/.demo ## the load process beside aiohttp, httpx, GuideLLM and AIPerf (installs them; gcc)
+	@$(BIN)/python -m tests.bench_load
+
+bench-analysis: $(VENV)/.demo ## what the analysis of up to a million requests costs
+	@$(BIN)/python -m tests.bench_load.analysis
+
+soak: $(VENV)/.demo ## ten minutes at 300 streams: memory flat, no event lost (needs gcc)
+	@$(BIN)/python -m tests.bench_load.soak
 
 format: $(VENV)/.test ## lay out the code
 	@$(BIN)/ruff format .

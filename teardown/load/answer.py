@@ -84,28 +84,17 @@ def read_stream(events: Iterable[Event]) -> Answer:
     digest = _TextDigest()
     for event in events:
         answer.num_events += 1
-        if event.data.strip() == DONE:
-            answer.is_done = True
-            continue
         document = parse(event.data)
         if document is None:
-            answer.error = answer.error or f"event {answer.num_events} is not a JSON object"
+            if event.data.strip() == DONE:
+                answer.is_done = True
+            else:
+                answer.error = answer.error or f"event {answer.num_events} is not a JSON object"
             continue
         content = plain_content(document) if event.kind == "message" else None
         if content is not None:
             digest.add(content)
-            answer.chunks.append(
-                Chunk(
-                    event.stamp_s,
-                    event.width_s,
-                    content,
-                    False,
-                    bool(content.strip()),
-                    False,
-                    None,
-                    None,
-                )
-            )
+            answer.chunks.append(_content_chunk(event, content))
             continue
         try:
             _take(answer, digest, document, event, "delta")
@@ -186,6 +175,12 @@ def _take(
                 logprob_entries=part.logprob_entries,
             )
         )
+
+
+def _content_chunk(event: Event, content: str) -> Chunk:
+    _, _, previous_s, stamp_s, is_exact = event
+    width_s = 0.0 if is_exact else stamp_s - previous_s
+    return Chunk(stamp_s, width_s, content, False, bool(content.strip()), False, None, None)
 
 
 def _streamed(piece: Piece) -> str:

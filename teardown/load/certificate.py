@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from teardown.load.columns import columns_of
+from teardown.load.gaps import median_gap_s
 from teardown.load.summary import last_attempts, plateau_of
 from teardown.records import Request, Validity, ValidityReason
 from teardown.stats import quantile, slope_p_value
@@ -79,9 +81,10 @@ def _check(
 
 def _client_limited(good: Sequence[Request], conditions: Conditions) -> ValidityReason:
     measure = "p99 receive lag over the smaller of median gap and median TTFT"
-    gaps = [b - a for r in good for a, b in zip(r.chunk_s, r.chunk_s[1:], strict=False) if b > a]
+    gap_s = median_gap_s(columns_of(good))
     ttfts = [r.ttft_s for r in good if r.ttft_s is not None]
-    scales = [statistics.median(s) for s in (gaps, ttfts) if s]
+    scales = [statistics.median(ttfts)] if ttfts else []
+    scales += [] if gap_s is None else [gap_s]
     lag = conditions.receive_lag_p99_s
     if lag is None or not scales:
         return _check("client_limited", measure, None, 0.05, 0.20, "no kernel stamps to judge by")

@@ -10,6 +10,7 @@ from teardown.load.document import Malformed, count_of, items_of, object_of, sec
 from teardown.load.part import Part, Piece
 from teardown.records import ServerTimings
 
+NOT_CHAT: Final = ("error", "response")
 OTHER_TEXTS: Final = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal")
 
 
@@ -42,15 +43,17 @@ def plain_content(document: dict[str, Any]) -> str | None:
 
     Nearly every event of a stream is of this kind, and this is five times as fast.
     """
-    choices, get = document.get("choices"), document.get
+    get, choices = document.get, document.get("choices")
     if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
         return None
-    if any(get(name) is not None for name in ("usage", "timings", "error", "type")):
+    if get("usage") is not None or get("error") is not None or get("type") is not None:
         return None
-    delta = choice.get("delta")
-    if type(delta) is not dict or get("object") in ("error", "response"):
+    if get("timings") is not None or get("object") in NOT_CHAT:
         return None
     if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    delta = choice.get("delta")
+    if type(delta) is not dict:
         return None
     if len(delta) > 1 and any(delta.get(name) is not None for name in OTHER_TEXTS):
         return None

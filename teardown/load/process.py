@@ -15,7 +15,6 @@ import resource
 import signal
 import sys
 import time
-from array import array
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from teardown.load.config import LoadConfig, LoadResult, Spread
 from teardown.load.headers import headers_of
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
+from teardown.load.lags import Lags
 from teardown.load.priority import Priority, run_promptly
 from teardown.load.prompts import Prompts
 from teardown.load.record import percentile
@@ -100,7 +100,7 @@ class _Run:
         _allow_many_connections()
         gc.collect()
         gc.freeze()
-        gc.disable()
+        gc.disable()  # a full collection would hold up every read by tens of milliseconds
         gevent.setswitchinterval(POLL_EVERY_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, self._sender.stop, STOPPED_BY_USER)
@@ -158,9 +158,9 @@ class _Run:
             retries=sender.num_retries,
             reads=sender.num_reads,
             events=sender.num_events,
-            kernel_stamps=len(sender.receive_lags_s) > 0,
-            receive_lag=_spread(sender.receive_lags_s),
-            send_lag=_spread(sender.send_lags_s),
+            kernel_stamps=sender.receive_lags.num > 0,
+            receive_lag=_spread(sender.receive_lags),
+            send_lag=_spread(sender.send_lags),
             clock_offset_moved_s=client.clock.moved_s,
             clock_events=client.clock.num_moves,
             cpu_s=time.process_time() - self._began_cpu_s,
@@ -183,11 +183,11 @@ class _Run:
             sys.stdout.flush()
 
 
-def _spread(values: "array[float]") -> Spread | None:
-    half, high = percentile(values, 0.5), percentile(values, 0.99)
+def _spread(lags: Lags) -> Spread | None:
+    half, high = percentile(lags.sample, 0.5), percentile(lags.sample, 0.99)
     if half is None or high is None:
         return None
-    return Spread(n=len(values), p50=half, p99=high, max=max(values))
+    return Spread(n=lags.num, p50=half, p99=high, max=lags.max)
 
 
 def _allow_many_connections() -> None:

@@ -127,12 +127,12 @@ def _source(answer: Answer) -> Literal["usage", "tokenizer"] | None:
 def _read(exchange: Exchange, pause: Callable[[], None]) -> Answer:
     if exchange.sent_s is None or exchange.http_status is None or exchange.http_status >= 300:
         return Answer(is_stream=False)
-    body = exchange.body
-    is_json = "json" in exchange.content_type or body.lstrip().startswith(b"{")
-    if "event-stream" not in exchange.content_type and is_json:
-        if exchange.ending != "complete":
-            return Answer(is_stream=False)
-        return read_body(body, exchange.last_byte_s or exchange.sent_s)
+    if "event-stream" not in exchange.content_type:
+        body = exchange.body
+        if "json" in exchange.content_type or body.lstrip().startswith(b"{"):
+            if exchange.ending != "complete":
+                return Answer(is_stream=False)
+            return read_body(body, exchange.last_byte_s or exchange.sent_s)
     return read_stream(_events(exchange, exchange.sent_s, pause))
 
 

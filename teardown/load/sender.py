@@ -8,7 +8,6 @@ the run's start.
 
 import logging
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from teardown.load.client import Aborted, Client
 from teardown.load.config import LoadConfig, Progress
 from teardown.load.exchange import Exchange
 from teardown.load.journal_writer import JournalWriter
+from teardown.load.lags import Lags
 from teardown.load.prompts import Prompts
 from teardown.load.record import Place, to_request
 from teardown.load.slots import Slots
@@ -66,8 +66,8 @@ class Sender:
         self.num_events = 0
         self.num_reads = 0
         self.num_retries = 0
-        self.receive_lags_s = array("d")
-        self.send_lags_s = array("d")
+        self.receive_lags = Lags()
+        self.send_lags = Lags()
 
     @property
     def total(self) -> int:
@@ -207,9 +207,9 @@ class Sender:
         self.num_events += num_events
         self.num_reads += exchange.num_reads
         self.num_retries += exchange.retries
-        self.receive_lags_s.extend(exchange.lags_s)
+        self.receive_lags.extend(exchange.lags_s)
         if request.client_wait_s is not None:
-            self.send_lags_s.append(max(request.client_wait_s, 0.0))
+            self.send_lags.extend([max(request.client_wait_s, 0.0)])
         self.counts[request.status] += 1
         self._stop_if_failing(request)
 

@@ -57,7 +57,13 @@ class SseParser:
         previous_s = self._stamp_s
         if is_drained:
             self._stamp_s = stamp_s
-        if self._is_between and _is_one_event(data):
+        if (  # one whole event of one data line, as nearly every read of a stream is
+            self._is_between
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and data.find(b"\n") == len(data) - 2
+            and b"\r" not in data
+        ):
             text = data[6:-2].decode("utf-8", errors="replace")
             return [Event(text, "message", previous_s, stamp_s, is_own_stamp)]
         found: list[tuple[str, str]] = []
@@ -101,13 +107,3 @@ class SseParser:
         data, kind = self._data, self._kind
         self._data, self._kind = [], ""
         return ("\n".join(data), kind or "message") if data else None
-
-
-def _is_one_event(data: bytes) -> bool:
-    """True for the one shape that nearly every read of a stream has: one event, one data line."""
-    return (
-        data.startswith(b"data: ")
-        and data.endswith(b"\n\n")
-        and data.find(b"\n") == len(data) - 2
-        and b"\r" not in data
-    )
