@@ -17,6 +17,7 @@ from teardown.load.part import Part, Piece
 from teardown.load.sse import Event
 from teardown.records import ServerTimings
 
+new_tuple: Final = tuple.__new__  # half the time of calling the class, for every event
 DONE: Final = "[DONE]"
 ERROR_CHARACTERS: Final = 200  # an error may quote the prompt; its head says enough
 COUNTS: Final = ("prompt_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "server")
@@ -180,7 +181,9 @@ def _take(
 def _content_chunk(event: Event, content: str) -> Chunk:
     _, _, previous_s, stamp_s, is_exact = event
     width_s = 0.0 if is_exact else stamp_s - previous_s
-    return Chunk(stamp_s, width_s, content, False, bool(content.strip()), False, None, None)
+    has_answer = not content.isspace()
+    fields = (stamp_s, width_s, content, False, has_answer, False, None, None)
+    return new_tuple(Chunk, fields)
 
 
 def _streamed(piece: Piece) -> str:

@@ -57,12 +57,20 @@ class _Reply:
         if stamp_s is not None:
             exchange.lags_s.append(read_s - stamp_s)
         try:
-            self.feed(data)
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._take_damage(error)
         finally:
             parts = self._body
-            body = parts.pop() if len(parts) == 1 else b"".join(parts)
-            parts.clear()
-            is_last = is_drained and data.endswith((body, body + CHUNK_END))
+            if len(parts) == 1:
+                body = parts.pop()
+            else:
+                body = b"".join(parts)
+                parts.clear()
+            is_last = is_drained and (
+                data.endswith(body)
+                or (data.endswith(CHUNK_END) and data.endswith(body, 0, len(data) - 2))
+            )
             arrived_s = read_s if stamp_s is None else stamp_s
             read = (arrived_s, is_last and stamp_s is not None, body, is_drained)
             exchange.reads.append(new_tuple(BodyRead, read))
@@ -84,16 +92,13 @@ class _Reply:
         """True when nothing but the end of the connection ends the body."""
         return self.status is not None and not self._has_length
 
-    def feed(self, data: bytes) -> None:
-        """Parse more bytes; HttpParserError unless damage lies behind the end of the reply."""
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.keeps_alive = False
-            if isinstance(error, httptools.HttpParserUpgrade) and not self.is_complete:
-                raise httptools.HttpParserError(SWITCHING) from error
-            if not self.is_complete:
-                raise
+    def _take_damage(self, error: Exception) -> None:
+        """Raise HttpParserError, unless the damage lies behind the end of the reply."""
+        self.keeps_alive = False
+        if isinstance(error, httptools.HttpParserUpgrade) and not self.is_complete:
+            raise httptools.HttpParserError(SWITCHING) from error
+        if not self.is_complete:
+            raise error
 
     def on_message_begin(self) -> None:
         if self.is_complete:  # a second reply that nobody asked for

@@ -4,7 +4,7 @@ All are seconds from the send, TPOT seconds per token. What was measured before 
 E2E and TPOT belong to complete answers alone.
 """
 
-import itertools
+from operator import sub
 from typing import Any, Final, NamedTuple
 
 from teardown.load.answer import Answer
@@ -79,7 +79,7 @@ def _measure_stream(
     if len(stamps) == 1:
         reasons |= dict.fromkeys(("tpot_s", "max_gap_s"), ONE_CHUNK)
         return
-    values["max_gap_s"] = max(late - early for early, late in itertools.pairwise(stamps))
+    values["max_gap_s"] = max(map(sub, stamps[1:], stamps))
     if not is_ok:
         reasons["tpot_s"] = NOT_WHOLE
     elif tokens.visible is None or tokens.first is None:

@@ -150,7 +150,8 @@ class Wire:
             try:
                 size = index(READ_BYTES)
                 data, ancillary, _, _ = recvmsg(size, ANCILLARY_BYTES)
-                if take(data, *stamped(_wall_ns(ancillary)), len(data) < size):
+                read_s, stamp_s = stamped(_wall_ns(ancillary))
+                if take(data, read_s, stamp_s, len(data) < size):
                     waiter.switch(None)
             except BlockingIOError:
                 return
