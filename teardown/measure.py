@@ -4,6 +4,7 @@ A run that was cut is resumed: what was answered is kept, what was in flight is 
 again as a further attempt. The journal becomes the table only when the run is complete.
 """
 
+import datetime as dt
 import gzip
 import json
 import os
@@ -18,6 +19,7 @@ import msgspec
 
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
+from teardown.limits import bill_of, refuse_beyond
 from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
 from teardown.load.config import LoadConfig, Progress, StopIf
 from teardown.load.journal import Attempt, Journal, read_journal
@@ -33,12 +35,15 @@ from teardown.records import (
     Schedule,
     Segment,
     Stack,
+    read,
     to_json,
 )
 from teardown.settings import Settings, WorkloadSettings
 from teardown.targets.protocol import Target
+from teardown.workload.finder import REMOVED, TextFinder
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
 from teardown.workload.schedule import build_schedule, schedule_sha256
+from teardown.workload.shapes import BLOCK_CHARS, PromptShapes, block_key, shapes_of
 
 RUN_FILE = "run.json"
 BEGUN_FILE = "begun.json"
@@ -76,10 +81,30 @@ class Job:
 def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
     """Return the schedule of `load`, written to the folder, its prompts and their file."""
     path = engagement.prompts_path(load.prompts)
+    if engagement.forgotten_path.exists() and not path.exists():
+        raise UsageError(
+            f"{path.name} was deleted by `teardown forget`; put the file back to measure again"
+        )
     prompts = read_prompts(path)
     schedule = build_schedule(load, prompts, path)
     write_atomic(engagement.schedule_path(load.name), to_json(schedule))
+    _keep_shapes(engagement, schedule, prompts)
     return schedule, prompts, path
+
+
+def _keep_shapes(engagement: Engagement, schedule: Schedule, prompts: list[Prompt]) -> None:
+    """Write what may be kept of the prompts for good; once for each file and level of privacy."""
+    privacy = engagement.settings().privacy
+    key = block_key(engagement.schedule_path(schedule.workload).parent)
+    by_index = {p.index: p for p in prompts}
+    shapes = PromptShapes(
+        workload=schedule.workload,
+        prompts_sha256=schedule.prompts_sha256,
+        block_chars=BLOCK_CHARS,
+        reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
+        prompts=shapes_of(prompts, privacy, key),
+    )
+    write_atomic(engagement.shapes_path(schedule.workload), to_json(shapes))
 
 
 def measure_run(job: Job, on_progress: OnProgress) -> Run:
@@ -89,6 +114,9 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     Interrupted on Ctrl-C (the journal stays; the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
+    runs = finished_runs(job.engagement)
+    bill = bill_of(schedule, prompts, job.settings, runs)
+    refuse_beyond(job.settings, schedule, bill, runs, dt.datetime.now())
     job.target.start()
     stack = job.target.read_back()
     run_id, begun = _begin(job, schedule, stack)
@@ -112,6 +140,12 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
             f"and are kept in runs/{run_id}"
         )
     return run
+
+
+def finished_runs(engagement: Engagement) -> list[Run]:
+    """Return every finished run, oldest first, also the invalid ones."""
+    paths = (engagement.run_dir(name) / RUN_FILE for name in engagement.run_ids())
+    return [read(Run, path) for path in paths if path.exists()]
 
 
 def _begin(job: Job, schedule: Schedule, stack: Stack) -> tuple[str, Begun]:
@@ -251,7 +285,9 @@ def _finish(
     folder = engagement.run_dir(run_id)
     journal = journal_of(folder)
     sent = [*journal.superseded, *journal.requests] if journal else []
-    requests = [replace(r, salt=begun.salt) for r in sent]
+    keeps_text = settings.privacy == "full"
+    finder = TextFinder([] if keeps_text else [p.text for p in prompts])
+    requests = [_without_text(replace(r, salt=begun.salt), finder) for r in sent]
     requests += _unsent(schedule, requests)
     attempts = journal.attempts if journal else []
     by_index = {p.index: p for p in prompts}
@@ -295,11 +331,18 @@ def _finish(
     write_requests(folder / TABLE_FILE, requests)
     write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))
     if log:
-        write_atomic(folder / "engine.log.gz", gzip.compress(log.encode(), mtime=0))
+        write_atomic(folder / "engine.log.gz", gzip.compress(finder.scrub(log).encode(), mtime=0))
     write_atomic(folder / RUN_FILE, to_json(run))
     (folder / JOURNAL_FILE).unlink(missing_ok=True)
     (folder / BEGUN_FILE).unlink(missing_ok=True)
     return run, requests
+
+
+def _without_text(request: Request, finder: TextFinder) -> Request:
+    """Return the record without what a server's error message quotes of the prompt."""
+    if request.error is not None and finder.finds(request.error):
+        return replace(request, error=REMOVED)
+    return request
 
 
 def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:

@@ -119,10 +119,13 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopIf:
-    """When a measurement gives up by itself."""
+    """When a measurement gives up by itself: failed over finished; live users' time to first
+    token, and how many of them wait, both from the engine's metrics without our own requests.
+    """
 
     error_ratio: float | None = None
     live_ttft_p95_s: float | None = None
+    live_queue: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +151,11 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices are inputs and carry their date."""
+    """Prices are inputs and carry their date: a GPU-hour, a million tokens of a hosted model."""
 
     gpu_hour_usd: float | None = None
+    input_mtok_usd: float | None = None
+    output_mtok_usd: float | None = None
     dated: str | None = None
 
 

@@ -14,14 +14,23 @@ from teardown.begin import begin_for_measure
 from teardown.diagnosis import diagnose_run, newest_run, probe_hardware
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import FeatureMissing, UsageError
+from teardown.limits import bill_of, bill_text
 from teardown.load.config import Progress
 from teardown.load.table import read_requests
-from teardown.measure import TABLE_FILE, Job, measure_run, prepare, workload_named
+from teardown.measure import (
+    TABLE_FILE,
+    Job,
+    finished_runs,
+    measure_run,
+    prepare,
+    workload_named,
+)
 from teardown.records import Attribution, Request, Run, Schedule, to_json
 from teardown.settings import Settings
 from teardown.targets import make_target
 from teardown.targets.protocol import Target
 from teardown.ui import Console
+from teardown.workload.prompts import Prompt
 
 
 @contextmanager
@@ -82,8 +91,8 @@ def measure_step(
             if target.pid() is not None:
                 probe_hardware(engagement, settings, target.original().model)
             for load in loads:
-                schedule, _, _ = prepare(engagement, load)
-                console.step(announcement(schedule))
+                schedule, prompts, _ = prepare(engagement, load)
+                console.step(announcement(engagement, settings, schedule, prompts))
                 job = Job(
                     engagement=engagement,
                     settings=settings,
@@ -96,18 +105,17 @@ def measure_step(
             return runs
 
 
-def announcement(schedule: Schedule) -> str:
-    """Return what is about to be sent: requests, tokens at most, arrival pattern."""
-    tokens = sum(r.max_tokens for r in schedule.requests)
+def announcement(
+    engagement: Engagement, settings: Settings, schedule: Schedule, prompts: list[Prompt]
+) -> str:
+    """Return what is about to be sent: arrivals, requests, tokens, minutes and money."""
+    bill = bill_of(schedule, prompts, settings, finished_runs(engagement))
     if schedule.kind == "open":
         last = max(r.intended_s or 0.0 for r in schedule.requests)
         how = f"open loop at {schedule.rate_per_s:g} a second over {last:.0f} s"
     else:
         how = f"closed loop of {schedule.concurrency} users"
-    return (
-        f"Measure {schedule.workload}: {len(schedule.requests)} requests, at most {tokens} "
-        f"output tokens, {how}"
-    )
+    return f"Measure {schedule.workload}, {how}: {bill_text(bill)}"
 
 
 def showing(console: Console) -> Any:

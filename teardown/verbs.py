@@ -240,8 +240,24 @@ def compare(folder: Path, run_a: str, run_b: str, gate: bool, as_json: bool) -> 
 @FOLDER
 @JSON
 def forget(folder: Path, as_json: bool) -> None:
-    """Delete every stored text of DIR, and prove it."""
-    not_yet("forget", f"delete {folder}/oracle by hand; no other file of an engagement holds text")
+    """Delete every stored text of DIR, and prove it.
+
+    Prompts, reference answers and logs go; numbers, lengths and keyed hashes stay, so that the
+    report can still be written. What is left is then searched for pieces of what was deleted.
+    """
+    from teardown.forget import forget_texts, forgotten_text, read_forgotten
+    from teardown.records import to_document
+    from teardown.steps import opened
+
+    with opened(folder) as (engagement, settings):
+        before = read_forgotten(engagement)
+        record = forget_texts(engagement, settings)
+    if as_json:
+        emit_json(to_document(record))
+        return
+    num_new = len(record.deleted) - (len(before.deleted) if before else 0)
+    click.echo(forgotten_text(record, num_new))
+    click.echo(f"next: teardown report {folder}")
 
 
 @click.command()

@@ -44,7 +44,14 @@ def served(folder: Path, model: Path, **more: Any) -> Iterator[tuple[subprocess.
         try:
             limit.start()
             assert process.stderr is not None
-            ready = next(line for line in process.stderr if line.startswith("serve: ready"))
+            seen = []
+            for line in process.stderr:
+                seen.append(line)
+                if line.startswith("serve: ready"):
+                    break
+            else:
+                pytest.fail(f"ended with {process.wait()} before it was ready: {''.join(seen)}")
+            ready = seen[-1]
             yield process, int(ready.split(" port ")[1].split()[0])
         finally:
             limit.cancel()
