@@ -47,7 +47,7 @@ def served(folder: Path, model: Path, **more: Any) -> Iterator[tuple[subprocess.
             seen = []
             for line in process.stderr:
                 seen.append(line)
-                if line.startswith("serve: ready"):
+                if "serve: ready" in line:  # the engine may have begun a line of its own before it
                     break
             else:
                 pytest.fail(f"ended with {process.wait()} before it was ready: {''.join(seen)}")
