@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from teardown.credentials import api_key
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
 from teardown.limits import bill_of, refuse_beyond
@@ -196,6 +198,9 @@ def _load_config(
         result_path=str(folder / "load.json"),
         timeout_s=job.load.timeout_s,
         api_key_env=settings.target.api_key_env,
+        api_key_file=settings.target.api_key_file,
+        extra_headers=dict(settings.target.headers),
+        tokenizer=settings.target.tokenizer,
         extra_body=dict(job.load.extra_body),
         skip=sorted(done),
         attempt=len(attempts) + 1,
@@ -224,15 +229,24 @@ def _warm_up(job: Job, config: LoadConfig) -> None:
         return
     from teardown.http import post_json
 
-    key = os.environ.get(config.api_key_env) if config.api_key_env else None
+    path = _endpoint_of(Path(config.prompts_path))
+    key = api_key(config.api_key_env, config.api_key_file)
     for number in range(2):
-        body = {
-            "model": config.model,
-            "messages": [{"role": "user", "content": f"warm-up {config.salt} {number}: hello"}],
-            "max_tokens": 4,
-            "temperature": 0,
-        }
-        post_json(f"{config.url}/chat/completions", body, timeout_s=600.0, api_key=key)
+        text = f"warm-up {config.salt} {number}: hello"
+        asked: dict[str, Any] = {"messages": [{"role": "user", "content": text}], "max_tokens": 4}
+        if path == "/responses":
+            asked = {"input": text, "max_output_tokens": 16}  # the least that OpenAI's takes
+        elif path == "/completions":
+            asked = {"prompt": text, "max_tokens": 4}
+        body = {"model": config.model, "temperature": 0, **asked}
+        post_json(config.url + path, body, timeout_s=600.0, api_key=key)
+
+
+def _endpoint_of(prompts_path: Path) -> str:
+    """Return the endpoint of the first prompt: a stack may serve one alone."""
+    first = read_prompts(prompts_path)[0].body
+    by_key = {"messages": "/chat/completions", "prompt": "/completions", "input": "/responses"}
+    return next(path for key, path in by_key.items() if key in first)
 
 
 def _watch_config(job: Job) -> WatchConfig:

@@ -41,7 +41,12 @@ class LaunchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """The stack that is measured. api_key_env names the variable that holds a key."""
+    """The stack that is measured.
+
+    api_key_env names the variable that holds a key, api_key_file the file. headers go with every
+    timed request; a value may be `env:NAME` or `file:PATH`. tokenizer: a tokenizer.json or a GGUF
+    file to count tokens with, where the server reports none.
+    """
 
     kind: Literal["local", "ssh", "kubectl", "manual", "endpoint"] = "endpoint"
     engine: str = "auto"
@@ -49,6 +54,9 @@ class TargetSettings:
     model: str = ""
     metrics: str | list[str] = "auto"
     api_key_env: str | None = None
+    api_key_file: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    tokenizer: str | None = None
     launch: LaunchSettings | None = None
 
 

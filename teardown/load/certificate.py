@@ -231,7 +231,10 @@ def _mean_in_flight(final: Sequence[Request], start: float, end: float) -> list[
 
 
 def _open_for(request: Request) -> float:
-    return request.stream_close_s or request.e2e_s or 0.0
+    known = request.stream_close_s or request.e2e_s
+    if known is None and request.chunk_s and request.sent_s is not None:
+        return request.chunk_s[-1] - request.sent_s
+    return known or 0.0
 
 
 def _clock(conditions: Conditions) -> ValidityReason:

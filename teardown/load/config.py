@@ -23,11 +23,12 @@ class LoadConfig:
 
     url ends where the paths of the API begin (".../v1"). salt None: prompts go as they are.
     salt_field: "prompt" puts `[<salt>] ` before the prompt, "cache_salt" sends it as a field of the
-    body. api_key_env: the name of the environment variable, never the key. skip: request ids that
-    an earlier attempt has finished. time_base_s is added to every time that counts from the run's
-    start, so that a resumed run goes on where it stopped. ramp_s: closed loops start their lanes
-    evenly over it. max_in_flight caps an open loop; waiting for the cap is client wait. A closed
-    loop is capped by the schedule's concurrency.
+    body. api_key_env, api_key_file: where the key is, never the key; a value of extra_headers may
+    be `env:NAME` or `file:PATH` likewise. tokenizer: a file to count tokens with where the server
+    does not. skip: request ids that an earlier attempt has finished. time_base_s is added to every
+    time that counts from the run's start, so that a resumed run goes on where it stopped. ramp_s:
+    closed loops start their lanes evenly over it. max_in_flight caps an open loop; waiting for the
+    cap is client wait. A closed loop is capped by the schedule's concurrency.
     """
 
     SCHEMA: ClassVar[str] = "teardown.load_config/1"
@@ -42,6 +43,8 @@ class LoadConfig:
     salt_field: SaltField = "prompt"
     timeout_s: float = 600.0
     api_key_env: str | None = None
+    api_key_file: str | None = None
+    tokenizer: str | None = None
     extra_headers: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, Any] = field(default_factory=dict)
     ramp_s: float = 0.0

@@ -25,12 +25,14 @@ import msgspec
 from teardown.errors import TargetError, TeardownError, UsageError
 from teardown.load.client import Client, Endpoint
 from teardown.load.config import LoadConfig, LoadResult, Spread
+from teardown.load.headers import headers_of
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
 from teardown.load.priority import Priority, run_promptly
 from teardown.load.prompts import Prompts
 from teardown.load.record import percentile
 from teardown.load.sender import Sender
+from teardown.load.tokenizer import open_tokenizer
 from teardown.load.users import run_users
 from teardown.records import Schedule, read, to_json
 
@@ -74,11 +76,12 @@ class _Run:
         self._priority = priority
         self._schedule = read(Schedule, Path(config.schedule_path))
         prompts = Prompts(config)
-        headers = _headers(config)
+        headers = headers_of(config)
         try:
             endpoint = Endpoint(config.url)
         except OSError as error:
             raise TargetError(f"{config.url}: the host is unknown: {error.strerror}") from error
+        tokenizer = None if config.tokenizer is None else open_tokenizer(Path(config.tokenizer))
         self._client = Client(endpoint, headers=headers, timeout_s=config.timeout_s)
         self._journal_error: OSError | None = None
         path = Path(config.journal_path)
@@ -86,7 +89,9 @@ class _Run:
             self._journal = JournalWriter(path, self._journal_failed)
         except OSError as error:
             raise TargetError(f"{path} cannot be written: {error.strerror}") from error
-        self._sender = Sender(config, self._schedule, prompts, self._client, self._journal)
+        self._sender = Sender(
+            config, self._schedule, prompts, self._client, self._journal, tokenizer
+        )
         self._began_s = 0.0
         self._began_cpu_s = 0.0
 
@@ -175,18 +180,6 @@ class _Run:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(msgspec.json.encode(self._sender.progress).decode() + "\n")
             sys.stdout.flush()
-
-
-def _headers(config: LoadConfig) -> dict[str, str]:
-    headers = {"Accept": "text/event-stream", **config.extra_headers}
-    if config.api_key_env is not None:
-        key = os.environ.get(config.api_key_env)
-        if not key:
-            raise UsageError(f"the environment variable {config.api_key_env} has no API key")
-        headers["Authorization"] = f"Bearer {key}"
-    if any("\n" in text or "\r" in text for pair in headers.items() for text in pair):
-        raise UsageError("a header contains a line break")
-    return headers
 
 
 def _spread(values: "array[float]") -> Spread | None:

@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import gevent
 import gevent.event
@@ -26,6 +26,7 @@ from teardown.load.journal_writer import JournalWriter
 from teardown.load.prompts import Prompts
 from teardown.load.record import Place, to_request
 from teardown.load.slots import Slots
+from teardown.load.tokenizer import Tokenizer
 from teardown.records import Request, Schedule, ScheduledRequest
 
 LEAD_S: Final = 0.05  # an open request is made ready that long before its time
@@ -43,12 +44,16 @@ class Sender:
         prompts: Prompts,
         client: Client,
         journal: JournalWriter,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         skip = set(config.skip)
         self._items = [item for item in schedule.requests if item.request_id not in skip]
         prompts.check(self._items)
         self._config, self._prompts = config, prompts
         self._client, self._journal = client, journal
+        # in a native thread: counting a long text takes longer than a stream may wait
+        threads = gevent.get_hub().threadpool
+        self._count = None if tokenizer is None else partial(_count_in, threads, tokenizer)
         self._is_open = schedule.kind == "open"
         cap = config.max_in_flight if self._is_open else max(schedule.concurrency, 1)
         self._slots = Slots(cap)
@@ -191,7 +196,7 @@ class Sender:
 
     def _finish(self, place: Place, exchange: Exchange) -> None:
         try:
-            request, num_events = to_request(place, exchange, gevent.idle)
+            request, num_events = to_request(place, exchange, gevent.idle, self._count)
         except Exception as error:  # no answer may break the run
             log.exception("the answer to request %s cannot be read", place.request_id)
             detail = f"{type(error).__name__}: {error}"
@@ -224,3 +229,8 @@ class Sender:
         if left_s > 0:
             self._stopping.wait(left_s)
         return not self._stopping.is_set()
+
+
+def _count_in(threads: Any, tokenizer: Tokenizer, text: str) -> int:
+    count: int = threads.apply(tokenizer.count, (text,))
+    return count
