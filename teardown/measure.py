@@ -36,6 +36,7 @@ from teardown.records import (
     to_json,
 )
 from teardown.settings import Settings, WorkloadSettings
+from teardown.targets.forward import refuse_port_forward
 from teardown.targets.protocol import Target
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
 from teardown.workload.schedule import build_schedule, schedule_sha256
@@ -86,10 +87,12 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    TargetError where a port-forward lies in between, Interrupted on Ctrl-C (the journal stays;
+    the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
     job.target.start()
+    refuse_port_forward(job.target.url)
     stack = job.target.read_back()
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
