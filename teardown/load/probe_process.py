@@ -18,7 +18,7 @@ import orjson
 from teardown.errors import TargetError, TeardownError
 from teardown.load.client import Client, Endpoint
 from teardown.load.exchange import Exchange
-from teardown.load.priority import run_promptly
+from teardown.load.priority import Priority, run_promptly
 from teardown.load.probe import MAX_TOKENS, ProbePlan, ProbeReport
 from teardown.load.probe_reply import ReplyFacts, ReplyName, facts_of
 from teardown.load.record import percentile
@@ -44,7 +44,7 @@ def main() -> int:
     """Probe as standard input says; return the exit code."""
     try:
         plan = msgspec.json.decode(sys.stdin.buffer.read(), type=ProbePlan)
-        report = Prober(plan).run()
+        report = Prober(plan).run(run_promptly())
     except TeardownError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -68,9 +68,8 @@ class Prober:
         self._client = Client(endpoint, headers=headers, timeout_s=plan.budget_s)
         self._began_s = time.monotonic()
 
-    def run(self) -> ProbeReport:
-        """Send everything that the time allows; return what was seen."""
-        priority = run_promptly()
+    def run(self, priority: Priority) -> ProbeReport:
+        """Send everything that the time allows; return what was seen, and by which priority."""
         deadline = gevent.spawn_later(self._plan.budget_s, self._client.abort_all)
         is_kept = self._ask_all()
         deadline.kill()
