@@ -90,9 +90,11 @@ class Prober:
         kind = "chat"
         main = self._ask("main", kind, MAX_TOKENS)
         if main.request.http_status in WRONG_KIND:
-            self._replies[-1] = replace(main, name="chat")
-            kind = "completions"
-            main = self._ask("main", kind, MAX_TOKENS)
+            second = self._ask("completions", "completions", MAX_TOKENS)
+            if second.is_offered:
+                kind, chat = "completions", replace(main, name="chat")
+                main = replace(second, name="main")
+                self._replies = [chat, main]
         if not main.is_offered or main.request.status in ("aborted", "timeout"):
             return None
         whole = self._ask("whole", kind, MAX_TOKENS, stream=False)

@@ -61,11 +61,10 @@ def _engagement(engagement: Engagement, settings: Settings) -> list[Finding]:
     try:
         key = api_key(settings.target)
         if settings.target.kind != "local":
-            reached = endpoint.reach(
-                settings.target.url.rstrip("/"), settings.target.model or None, key
-            )
+            url = settings.target.url.rstrip("/")
+            reached = endpoint.reach(url, settings.target.model or None, key)
             if not reached.models:
-                return reached.findings
+                return [endpoint.port_forward(url), host.proxy(url), *reached.findings]
         target = make_target(settings, engagement)
         target.start()
         stack = target.read_back()

@@ -7,6 +7,9 @@ from teardown.preflight.finding import Finding, seconds
 # A repeat of a prompt that has this part of it from the cache was a hit; less is the chat template.
 HIT_RATIO = 0.5
 
+# Opening a connection costs less than this part of TTFT: not worth a warning.
+CONNECT_RATIO = 0.05
+
 
 def service(report: ProbeReport, num_models: int) -> list[Finding]:
     """Return the checks that need more than the main answer; none where it was all there was."""
@@ -23,12 +26,14 @@ def connection(report: ProbeReport) -> Finding | None:
         return None
     if not whole.is_reused:
         connect_s = whole.request.connect_s or 0.0
+        text = f"closed after a streamed reply: each request connects anew ({seconds(connect_s)})"
+        if connect_s < CONNECT_RATIO * (main.request.ttft_s or 0.0):
+            return Finding(name="connection", level="ok", text=text)
         return Finding(
             name="connection",
             level="warn",
-            text=f"closed after every reply: each request opens its own ({seconds(connect_s)}, "
-            "not in TTFT), and thousands use up this host's ports",
-            fix="switch keep-alive on in the gateway or the server",
+            text=f"{text}: it is no part of TTFT, but users wait for it",
+            fix="switch keep-alive on in the gateway or the server; `connect_s` shows it otherwise",
         )
     idle = {
         True: f"still open after {IDLE_S:g} s without a request",
@@ -86,7 +91,7 @@ def kinds(report: ProbeReport) -> Finding:
     return Finding(
         name="endpoints",
         level="warn",
-        text=f"{shown}: prompts with `messages` will fail",
+        text=f"{shown}: prompts with `messages` will fail ({(chat.request.error or '')[:80]})",
         fix="use prompts with `prompt`, or give the server a chat template",
     )
 

@@ -50,7 +50,8 @@ def _failed(main: ReplyFacts) -> Finding | None:
     if request.status == "cut":
         text = f"the stream was cut ({request.error}): such requests count as failed"
         return _finding("answer", "fail", text, "look for time-outs of the gateway")
-    return _finding("answer", "fail", f"a small request failed: {request.error}", "")
+    text = f"a small request failed: {request.error}"
+    return _finding("answer", "fail", text, "check the path and the name of the model")
 
 
 def _streaming(main: ReplyFacts, whole: ReplyFacts | None) -> Finding:

@@ -1,7 +1,9 @@
 """Connections, errors, kinds of request and the prefix cache, against a scripted server."""
 
+from dataclasses import replace
+
 from teardown.preflight.finding import Finding
-from teardown.preflight.service import service
+from teardown.preflight.service import connection, service
 from tests.fakes.engine import (
     CLOSE,
     STREAM_HEAD,
@@ -47,7 +49,18 @@ def test_a_good_service_passes_every_check() -> None:
 
 def test_a_connection_that_is_closed_after_every_reply_is_noticed() -> None:
     found = findings(chat=closing(streamed()))["connection"]
-    assert (found.level, "closed after every reply" in found.text) == ("warn", True)
+    assert found.text.startswith("closed after a streamed reply")
+    assert found.level == "ok"  # on this host it costs next to nothing
+
+
+def test_a_connection_that_is_slow_to_open_each_time_is_a_warning() -> None:
+    report, _ = probe(endpoint(chat=closing(streamed())))
+    slow = [
+        replace(reply, request=replace(reply.request, connect_s=0.04)) for reply in report.replies
+    ]
+    found = connection(replace(report, replies=slow))
+    assert found is not None
+    assert (found.level, "users wait for it" in found.text) == ("warn", True)
 
 
 def test_how_long_an_idle_connection_stays_open_is_seen() -> None:
@@ -100,6 +113,7 @@ def test_a_base_model_is_probed_at_completions() -> None:
     report, fake = probe(base_model)
     found = by_name(service(report, 1))["endpoints"]
     assert (found.level, "chat no (400), completions yes" in found.text) == ("warn", True)
+    assert "no template" in found.text
     assert fake.num_requests == len(report.replies) == 6
 
 

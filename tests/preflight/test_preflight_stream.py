@@ -20,7 +20,7 @@ from tests.fakes.engine import (
     stream_script,
     usage_document,
 )
-from tests.preflight.endpoints import WORDS, by_name, endpoint, probe, whole
+from tests.preflight.endpoints import WORDS, by_name, endpoint, missing, probe, whole
 
 
 def findings(main: Script, **spoilt: Script) -> dict[str, Finding]:
@@ -203,6 +203,14 @@ def test_what_came_of_a_slow_answer_is_judged() -> None:
     found = by_name(stream(report))
     assert "4 chunks came" in found["answer"].text
     assert found["streaming"].text.startswith("4 chunks over")
+
+
+def test_a_path_that_takes_no_requests_fails_once() -> None:
+    report, fake = probe(missing())
+    (found,) = stream(report)
+    assert (found.level, "HTTP 404: not found" in found.text) == ("fail", True)
+    assert found.fix == "check the path and the name of the model"
+    assert fake.num_requests == 2  # chat, then completions
 
 
 def test_a_server_that_closes_without_a_word_fails() -> None:
