@@ -41,6 +41,7 @@ from teardown.records import (
     to_json,
 )
 from teardown.settings import Settings, WorkloadSettings
+from teardown.targets.forward import refuse_port_forward
 from teardown.targets.protocol import Target
 from teardown.workload.finder import REMOVED, TextFinder
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
@@ -113,13 +114,15 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    TargetError where a port-forward lies in between, Interrupted on Ctrl-C (the journal stays;
+    the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
     runs = finished_runs(job.engagement)
     bill = bill_of(schedule, prompts, job.settings, runs)
     refuse_beyond(job.settings, schedule, bill, runs, dt.datetime.now())
     job.target.start()
+    refuse_port_forward(job.target.url)
     stack = job.target.read_back()
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)

@@ -1,6 +1,7 @@
 """The verbs of measuring and attributing, and the two that call verbs in order: run and demo."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,36 +60,41 @@ def init(
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option("--url", help="probe this endpoint instead of an engagement")
 @click.option("--model", help="the model name to ask for")
+@click.option("--api-key-env", metavar="NAME", help="the environment variable with the API key")
 @JSON
-def doctor(folder: Path | None, url: str | None, model: str | None, as_json: bool) -> None:
+def doctor(
+    folder: Path | None,
+    url: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    as_json: bool,
+) -> None:
     """Preflight: can this be measured, and what does each missing right cost.
 
     teardown doctor DIR        or        teardown doctor --url http://host:8000/v1
     """
-    from teardown.preflight import examine, render
+    from teardown.preflight import ANNOUNCEMENT, examine, key_from, render
 
     if (folder is None) == (url is None):
         raise UsageError("doctor needs either DIR or --url")
-    findings = examine(folder, url, model)
+    key = key_from(api_key_env)
+    click.echo(ANNOUNCEMENT, err=True)
+    findings = examine(folder, url, model, key)
+    failed = [f.name for f in findings if f.level == "fail"]
+    sentence = f"{len(failed)} check(s) failed: {', '.join(failed)}"
     if as_json:
-        emit_json(
-            {
-                "schema": "teardown.doctor/1",
-                "checks": [
-                    {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix}
-                    for f in findings
-                ],
-            }
-        )
-    else:
-        click.echo(render(findings))
-    failed = [f for f in findings if f.level == "fail"]
+        checks = [
+            {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix} for f in findings
+        ]
+        emit_json({"schema": "teardown.doctor/1", "checks": checks})
+        if failed:  # the one document is out: an error of its own would be a second
+            click.echo(f"teardown: {sentence}", err=True)
+            sys.exit(FeatureMissing.exit_code)
+        return
+    click.echo(render(findings))
     if failed:
-        raise FeatureMissing(f"{len(failed)} check(s) failed: {failed[0].text}")
-    if not as_json:
-        click.echo(
-            f"next: teardown measure {folder}" if folder else "next: teardown init DIR --url URL"
-        )
+        raise FeatureMissing(sentence)
+    click.echo(f"next: teardown {f'measure {folder}' if folder else f'init DIR --url {url}'}")
 
 
 @click.command()
