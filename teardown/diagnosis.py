@@ -18,7 +18,7 @@ from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import RUN_FILE, TABLE_FILE
+from teardown.measure import RUN_FILE, TABLE_FILE, prompts_file, workload_named
 from teardown.records import Attribution, Run, Schedule, read
 from teardown.settings import HardwareSettings, Settings
 from teardown.workload.prompts import read_prompts, reusable_ratio
@@ -94,9 +94,9 @@ def reuse_of(engagement: Engagement, run: Run) -> float | None:
     """Return the fraction of prompt text that an ideal prefix cache would serve in this run."""
     try:
         schedule = read(Schedule, engagement.schedule_path(run.workload))
-        load = next(w for w in engagement.settings().workloads if w.name == run.workload)
-        prompts = {p.index: p for p in read_prompts(engagement.prompts_path(load.prompts))}
-    except (TeardownError, StopIteration):
+        load = workload_named(engagement.settings(), run.workload)[0]
+        prompts = {p.index: p for p in read_prompts(prompts_file(engagement, load))}
+    except TeardownError:
         return None
     return reusable_ratio([prompts[r.prompt] for r in schedule.requests])
 

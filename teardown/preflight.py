@@ -128,6 +128,10 @@ def _rights(access: Access) -> list[Finding]:
 def _prompts(engagement: Engagement, settings: Settings) -> list[Finding]:
     findings = []
     for load in settings.workloads:
+        if load.prompts is None:
+            text = "its prompts are made by the kit"
+            findings.append(Finding(name=f"workload {load.name}", level="ok", text=text))
+            continue
         try:
             found = read_prompts(engagement.prompts_path(load.prompts))
         except TeardownError as error:

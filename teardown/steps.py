@@ -1,7 +1,7 @@
 """The steps behind the verbs: each takes the folder, reads records, writes records."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from teardown.begin import begin_for_measure
+from teardown.capacity import measure_workload, result_text
 from teardown.diagnosis import diagnose_run, newest_run, probe_hardware
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import FeatureMissing, UsageError
@@ -22,6 +23,7 @@ from teardown.settings import Settings
 from teardown.targets import make_target
 from teardown.targets.protocol import Target
 from teardown.ui import Console
+from teardown.workload_settings import check_workload
 
 
 @contextmanager
@@ -76,14 +78,14 @@ def measure_step(
         loads = [load for name in names for load in workload_named(settings, name)]
         if options.get("regime"):
             loads = [replace(load, regime=options["regime"]) for load in loads]
+            for load in loads:
+                check_workload(load, "--regime")
         with running(engagement, settings, console) as target:
             runs = []
             target.start()
             if target.pid() is not None:
                 probe_hardware(engagement, settings, target.original().model)
             for load in loads:
-                schedule, _, _ = prepare(engagement, load)
-                console.step(announcement(schedule))
                 job = Job(
                     engagement=engagement,
                     settings=settings,
@@ -91,17 +93,41 @@ def measure_step(
                     target=target,
                     stack=options.get("stack") or "before",
                 )
-                runs.append(measure_run(job, showing(console)))
-                console.run_made()
+                measured = measure_workload(job, announced(console))
+                runs += measured.runs
+                if measured.result is not None:
+                    console.say(result_text(measured.result))
             return runs
+
+
+def announced(console: Console) -> Callable[[Job], Run]:
+    """Return a function that says what is about to be sent, and then measures it."""
+
+    def measure(job: Job) -> Run:
+        schedule, _, _ = prepare(job.engagement, job.load)
+        console.step(announcement(schedule))
+        run = measure_run(job, showing(console))
+        console.run_made()
+        return run
+
+    return measure
 
 
 def announcement(schedule: Schedule) -> str:
     """Return what is about to be sent: requests, tokens at most, arrival pattern."""
     tokens = sum(r.max_tokens for r in schedule.requests)
-    if schedule.kind == "open":
-        last = max(r.intended_s or 0.0 for r in schedule.requests)
-        how = f"open loop at {schedule.rate_per_s:g} a second over {last:.0f} s"
+    last = max(r.intended_s or 0.0 for r in schedule.requests)
+    num_sessions = len({r.session for r in schedule.requests})
+    if schedule.is_open:
+        rate = "" if schedule.rate_per_s is None else f" at {schedule.rate_per_s:.4g} a second"
+        name = "open loop" if schedule.kind == "open" else schedule.kind
+        how = f"{name}{rate} over {last:.0f} s"
+    elif schedule.kind == "voice":
+        how = f"{schedule.concurrency} calls at once, begun over {last:.0f} s"
+    elif schedule.is_live and last > 0:
+        how = f"{num_sessions} conversations begun over {last:.0f} s"
+    elif schedule.is_live:
+        how = f"{num_sessions} conversations of {schedule.concurrency} users"
     else:
         how = f"closed loop of {schedule.concurrency} users"
     return (
