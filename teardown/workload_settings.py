@@ -123,7 +123,7 @@ class WorkloadSettings:
 
 def check_workload(load: WorkloadSettings, source: str) -> None:
     """Raise UsageError, one sentence naming the key, where `load` cannot be sent as it is."""
-    fault = _misplaced(load) or _missing(load) or _contradiction(load) or _out_of_range(load)
+    fault = _misplaced(load) or _contradiction(load) or _missing(load) or _out_of_range(load)
     if fault:
         raise UsageError(f"{source}: workload {load.name!r} {fault}")
 
@@ -160,7 +160,8 @@ def _missing(load: WorkloadSettings) -> str | None:
     is_counted = load.requests is not None or load.duration_s is not None
     if load.synthetic and load.kind not in ("ramp", "capacity") and not is_counted:
         return "has `synthetic` prompts and needs `requests`, how many to make"
-    if load.synthetic and load.requests is None and (kind == "closed" or load.concurrencies):
+    is_closed = kind == "closed" or load.concurrencies or load.concurrency_to
+    if load.synthetic and load.requests is None and is_closed:
         return "is a closed loop of `synthetic` prompts and needs `requests`, how many to make"
     return None
 
@@ -175,6 +176,8 @@ def _contradiction(load: WorkloadSettings) -> str | None:
     for one, other in pairs:
         if getattr(load, one) is not None and getattr(load, other) is not None:
             return f"has both `{one}` and `{other}`; only one can be meant"
+    if load.kind == "probe" and load.prompts is not None:
+        return "is a probe, which makes prompts of equal length, and cannot use `prompts`"
     if load.kind in ("voice", "sessions", "capacity") and load.regime == "production":
         return (
             f"is of kind {load.kind}, which needs fresh caches; `regime: production` has them as "

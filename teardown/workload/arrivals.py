@@ -45,7 +45,7 @@ def ramp_times(
     """
     total = over_s * (from_per_s + to_per_s) / 2
     slope = (to_per_s - from_per_s) / over_s
-    times = []
+    times: list[float] = []
     for unit in _unit_times(load):
         if unit >= total:
             return times
