@@ -160,7 +160,7 @@ def _load_config(
     journal = journal_of(folder)
     done = journal.finished if journal else []
     if schedule.is_live:
-        done = _whole_sessions(schedule, done, journal)
+        done = whole_sessions(schedule, done, journal)
     if journal and len(done) >= len(schedule.requests):
         return None
     attempts = journal.attempts if journal else []
@@ -184,7 +184,7 @@ def _load_config(
     )
 
 
-def _whole_sessions(schedule: Schedule, done: list[str], journal: Journal | None) -> list[str]:
+def whole_sessions(schedule: Schedule, done: list[str], journal: Journal | None) -> list[str]:
     """Return the requests of sessions that are over: answered to the end, or broken off by a
     failure. One that was cut in the middle begins again, because its answers are not kept.
     """

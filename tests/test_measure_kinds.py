@@ -47,7 +47,8 @@ def test_two_servers_sustain_two_calls_and_not_sixteen(tmp_path: Path) -> None:
     assert two.ttfo_s.p50.value == pytest.approx(0.05, abs=0.02)
     assert two.silence_s is not None
     assert two.silence_s.p50 is not None
-    assert two.silence_s.p50.value == pytest.approx(0.1, abs=0.03)
+    # endpointing, TTFO, and the second word 50 ms after the first, which plays for 7.5 ms
+    assert two.silence_s.p50.value == pytest.approx(0.05 + 0.05 + 0.0425, abs=0.02)
     assert sixteen.ttfo_s is not None
     assert sixteen.ttfo_s.p50 is not None
     assert sixteen.ttfo_s.p50.value > 0.4

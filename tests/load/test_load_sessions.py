@@ -12,7 +12,7 @@ from teardown.load.journal import Attempt, Journal, read_journal
 from teardown.load.run import run_load
 from teardown.load.silence import silence_of
 from teardown.load.summary import summarise
-from teardown.measure import _whole_sessions
+from teardown.measure import whole_sessions
 from teardown.records import Request, Speech
 from teardown.settings import Limit, Promises
 from tests.fakes.engine import FakeEngine, chat_stream, refusal
@@ -148,10 +148,10 @@ def test_a_resumed_run_begins_sessions_again_that_were_cut() -> None:
 
     attempt = Attempt(opened={}, closed=None, last_s=1.0)
     cut = Journal(attempts=[attempt], requests=[done(0, "ok"), done(3, "ok")], superseded=[])
-    assert _whole_sessions(plan, cut.finished, cut) == []
+    assert whole_sessions(plan, cut.finished, cut) == []
     whole = Journal(attempts=[attempt], requests=[done(0, "ok"), done(1, "ok")], superseded=[])
-    assert _whole_sessions(plan, whole.finished, whole) == ["r0", "r1"]
+    assert whole_sessions(plan, whole.finished, whole) == ["r0", "r1"]
     failed = Journal(attempts=[attempt], requests=[done(3, "timeout")], superseded=[])
-    assert _whole_sessions(plan, failed.finished, failed) == ["r3", "r4"]
+    assert whole_sessions(plan, failed.finished, failed) == ["r3", "r4"]
     flying = Journal(attempts=[attempt], requests=[done(3, "aborted")], superseded=[])
-    assert _whole_sessions(plan, flying.finished, flying) == []
+    assert whole_sessions(plan, flying.finished, flying) == []
