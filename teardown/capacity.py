@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from teardown.bisection import Bisection
+from teardown.diagnosis import diagnose_run, newest_run, valid_runs
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import TeardownError, UsageError
 from teardown.measure import RUN_FILE, Job
@@ -105,6 +106,14 @@ def result_text(result: CapacityResult) -> str:
     elif result.no_limiter:
         lines.append(f"  no limiter named: {result.no_limiter}")
     return "\n".join(lines)
+
+
+def is_measured(engagement: Engagement, stack: str, load: WorkloadSettings) -> bool:
+    """True when `load` need not be measured again on `stack`: its levels are known."""
+    if load.kind in ("capacity", "voice"):
+        known = [r for r in _stored(engagement) if (r.stack, r.workload) == (stack, load.name)]
+        return bool(known) and known[0].is_complete
+    return all(valid_runs(engagement, stack, level.name) for level in levels_of(load))
 
 
 def _search(job: Job, measure: MeasureLevel) -> Measured:
@@ -223,8 +232,6 @@ class _Book:
         if high is None:
             return None, "no level missed the promise"
         run_id = next(level.run for level in self._result.levels if level.asked == high)
-        from teardown.diagnosis import diagnose_run, newest_run
-
         engagement, settings = self._job.engagement, self._job.settings
         try:
             found = diagnose_run(engagement, settings, newest_run(engagement, run_id))

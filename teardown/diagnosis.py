@@ -21,6 +21,7 @@ from teardown.load.table import read_requests
 from teardown.measure import RUN_FILE, TABLE_FILE, prompts_file, workload_named
 from teardown.records import Attribution, Run, Schedule, read
 from teardown.settings import HardwareSettings, Settings
+from teardown.workload.levels import level_named
 from teardown.workload.prompts import read_prompts, reusable_ratio
 
 
@@ -47,8 +48,8 @@ def newest_run(engagement: Engagement, run_id: str | None) -> Run:
             raise UsageError(f"there is no finished run {run_id!r}; runs: {known}")
         return read(Run, path)
     loads = engagement.settings().workloads
-    runs = valid_runs(engagement, "before", loads[0].name if loads else None)
-    runs = runs or valid_runs(engagement, "before")
+    every = valid_runs(engagement, "before")
+    runs = [r for r in every if loads and level_named(loads[0], r.workload)] or every
     if not runs:
         raise UsageError(
             f"there is no valid run of stack `before`; `teardown measure {engagement.folder}` "
