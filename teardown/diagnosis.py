@@ -18,9 +18,16 @@ from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import RUN_FILE, TABLE_FILE, finished_runs
+from teardown.measure import (
+    RUN_FILE,
+    TABLE_FILE,
+    finished_runs,
+    prompts_file,
+    workload_named,
+)
 from teardown.records import Attribution, Run, Schedule, read
 from teardown.settings import HardwareSettings, Settings
+from teardown.workload.levels import level_named
 from teardown.workload.prompts import read_prompts, reusable_ratio
 from teardown.workload.shapes import PromptShapes
 
@@ -45,8 +52,8 @@ def newest_run(engagement: Engagement, run_id: str | None) -> Run:
             raise UsageError(f"there is no finished run {run_id!r}; runs: {known}")
         return read(Run, path)
     loads = engagement.settings().workloads
-    runs = valid_runs(engagement, "before", loads[0].name if loads else None)
-    runs = runs or valid_runs(engagement, "before")
+    every = valid_runs(engagement, "before")
+    runs = [r for r in every if loads and level_named(loads[0], r.workload)] or every
     if not runs:
         raise UsageError(
             f"there is no valid run of stack `before`; `teardown measure {engagement.folder}` "
@@ -95,9 +102,9 @@ def reuse_of(engagement: Engagement, run: Run) -> float | None:
             return read(PromptShapes, engagement.shapes_path(run.workload)).reusable_ratio
         # a folder of before the shapes were kept
         schedule = read(Schedule, engagement.schedule_path(run.workload))
-        load = next(w for w in engagement.settings().workloads if w.name == run.workload)
-        prompts = {p.index: p for p in read_prompts(engagement.prompts_path(load.prompts))}
-    except (TeardownError, StopIteration):
+        load = workload_named(engagement.settings(), run.workload)[0]
+        prompts = {p.index: p for p in read_prompts(prompts_file(engagement, load))}
+    except TeardownError:
         return None
     return reusable_ratio([prompts[r.prompt] for r in schedule.requests])
 

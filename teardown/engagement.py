@@ -77,6 +77,15 @@ class Engagement:
         """Return where the lengths and block hashes of the prompts of `workload` are kept."""
         return self.folder / "workload" / f"{_safe(workload)}.shapes.json"
 
+    def made_prompts_path(self, workload: str) -> Path:
+        """Return where prompts that the kit made for `workload` are kept; no client's text."""
+        return self.folder / "workload" / f"{_safe(workload)}.prompts.jsonl"
+
+    @property
+    def capacity_path(self) -> Path:
+        """The path of the record of what stacks carry."""
+        return self.folder / "capacity.json"
+
     @property
     def runs_dir(self) -> Path:
         """The folder of runs."""

@@ -44,6 +44,8 @@ from teardown.settings import Settings, WorkloadSettings
 from teardown.targets.forward import refuse_port_forward
 from teardown.targets.protocol import Target
 from teardown.workload.finder import REMOVED, TextFinder
+from teardown.workload.levels import level_named, levels_of
+from teardown.workload.made import made_prompts
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
 from teardown.workload.schedule import build_schedule, schedule_sha256
 from teardown.workload.shapes import BLOCK_CHARS, PromptShapes, block_key, shapes_of
@@ -83,7 +85,7 @@ class Job:
 
 def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
     """Return the schedule of `load`, written to the folder, its prompts and their file."""
-    path = engagement.prompts_path(load.prompts)
+    path = prompts_file(engagement, load)
     if engagement.forgotten_path.exists() and not path.exists():
         raise UsageError(
             f"{path.name} was deleted by `teardown forget`; put the file back to measure again"
@@ -108,6 +110,16 @@ def _keep_shapes(engagement: Engagement, schedule: Schedule, prompts: list[Promp
         prompts=shapes_of(prompts, privacy, key),
     )
     write_atomic(engagement.shapes_path(schedule.workload), to_json(shapes))
+
+
+def prompts_file(engagement: Engagement, load: WorkloadSettings) -> Path:
+    """Return the prompts file of `load`: the client's, or one that the kit makes in the folder."""
+    text = made_prompts(load, engagement.folder)
+    if text is None:
+        return engagement.prompts_path(load.prompts or "")
+    path = engagement.made_prompts_path(load.name)
+    write_atomic(path, text)
+    return path
 
 
 def measure_run(job: Job, on_progress: OnProgress) -> Run:
@@ -186,6 +198,8 @@ def _load_config(
     """Return what the load process is to send; None when everything was answered already."""
     journal = journal_of(folder)
     done = journal.finished if journal else []
+    if schedule.is_live:
+        done = whole_sessions(schedule, done, journal)
     if journal and len(done) >= len(schedule.requests):
         return None
     attempts = journal.attempts if journal else []
@@ -210,6 +224,18 @@ def _load_config(
         time_base_s=attempts[-1].last_s if attempts else 0.0,
         stop_if=StopIf(error_ratio=error_budget(settings)),
     )
+
+
+def whole_sessions(schedule: Schedule, done: list[str], journal: Journal | None) -> list[str]:
+    """Return the requests of sessions that are over: answered to the end, or broken off by a
+    failure. One that was cut in the middle begins again, because its answers are not kept.
+    """
+    failed = {r.session for r in journal.requests if r.is_failed} if journal else set()
+    aborted = {r.session for r in journal.requests if r.status == "aborted"} if journal else set()
+    answered = set(done)
+    open_ = {r.session for r in schedule.requests if r.request_id not in answered}
+    going_on = (open_ - failed) | aborted
+    return [r.request_id for r in schedule.requests if r.session not in going_on]
 
 
 def error_budget(settings: Settings) -> float:
@@ -309,9 +335,10 @@ def _finish(
     attempts = journal.attempts if journal else []
     by_index = {p.index: p for p in prompts}
     conditions = Conditions(
-        is_open=schedule.kind == "open",
+        is_open=schedule.is_open or schedule.is_live,
         concurrency=schedule.concurrency,
-        rate_per_s=schedule.rate_per_s,
+        rate_per_s=_rate_of(requests) if schedule.is_live else schedule.rate_per_s,
+        is_stationary=schedule.is_stationary,
         num_intended=len(schedule.requests),
         reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
         clock_moved_s=max(
@@ -325,7 +352,9 @@ def _finish(
         requests,
         settings.promises,
         concurrency=schedule.concurrency,
-        is_open=schedule.kind == "open",
+        is_open=schedule.is_open,
+        is_live=schedule.is_live,
+        speech=schedule.speech,
     )
     segments = [_segment(attempt) for attempt in attempts]
     run = Run(
@@ -377,6 +406,13 @@ def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:
     ]
 
 
+def _rate_of(requests: list[Request]) -> float | None:
+    """Return the mean rate at which turns were sent; None for fewer than two moments."""
+    sent = [r.sent_s for r in requests if r.sent_s is not None]
+    length_s = max(sent, default=0.0) - min(sent, default=0.0)
+    return (len(sent) - 1) / length_s if length_s > 0 else None
+
+
 def _receive_lag(attempt: Attempt) -> float | None:
     """Return the p99 receive lag of one attempt; None for a killed one and without stamps."""
     spread = (attempt.closed or {}).get("receive_lag")
@@ -411,13 +447,15 @@ def _environment(settings: Settings, schedule: Schedule) -> Environment:
 
 
 def workload_named(settings: Settings, name: str | None) -> list[WorkloadSettings]:
-    """Return the named workload, or all of them; UsageError with the names there are."""
+    """Return the named workload or level, or all workloads; UsageError with the names there are."""
     if not settings.workloads:
         raise UsageError("engagement.yaml names no workload; add one under `workloads:`")
     if name is None:
         return list(settings.workloads)
     found = [w for w in settings.workloads if w.name == name]
+    found = found or [level for w in settings.workloads if (level := level_named(w, name))]
     if not found:
-        known = ", ".join(w.name for w in settings.workloads)
+        levels = [level.name for load in settings.workloads for level in levels_of(load)]
+        known = ", ".join(dict.fromkeys([w.name for w in settings.workloads] + levels))
         raise UsageError(f"there is no workload {name!r}; engagement.yaml has {known}")
     return found

@@ -11,6 +11,8 @@ import msgspec
 import yaml
 
 from teardown.errors import UsageError
+from teardown.workload_settings import WorkloadSettings as WorkloadSettings
+from teardown.workload_settings import check_workload
 
 OptionValue = bool | int | float | str | None
 
@@ -67,26 +69,6 @@ class HardwareSettings:
     gpu: str | None = None
     count: int = 1
     read_bandwidth_bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadSettings:
-    """One level of load over the client's prompts."""
-
-    name: str
-    kind: Literal["closed", "open"]
-    prompts: str
-    regime: Literal["cold", "steady", "production"] = "cold"
-    concurrency: int = 1
-    rate_per_s: float | None = None
-    arrivals: Literal["constant", "poisson"] = "poisson"
-    requests: int | None = None
-    duration_s: float | None = None
-    max_tokens: int = 64
-    think_s: float = 0.0
-    seed: int = 1
-    timeout_s: float = 300.0
-    extra_body: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,9 +282,4 @@ def _check_values(settings: Settings, source: str) -> None:
     for load in settings.workloads:
         if names.count(load.name) > 1:
             raise UsageError(f"{source}: two workloads are named {load.name!r}")
-        if load.kind == "open" and not load.rate_per_s:
-            raise UsageError(f"{source}: workload {load.name!r} is open and needs `rate_per_s`")
-        if load.concurrency < 1 or (load.requests is not None and load.requests < 1):
-            raise UsageError(
-                f"{source}: workload {load.name!r} needs at least one user and request"
-            )
+        check_workload(load, source)

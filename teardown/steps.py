@@ -1,7 +1,7 @@
 """The steps behind the verbs: each takes the folder, reads records, writes records."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from teardown.begin import begin_for_measure
+from teardown.capacity import measure_workload, result_text
 from teardown.diagnosis import diagnose_run, newest_run, probe_hardware
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import FeatureMissing, UsageError
@@ -25,12 +26,12 @@ from teardown.measure import (
     prepare,
     workload_named,
 )
-from teardown.records import Attribution, Request, Run, Schedule, to_json
+from teardown.records import Attribution, Request, Run, to_json
 from teardown.settings import Settings
 from teardown.targets import make_target
 from teardown.targets.protocol import Target
 from teardown.ui import Console
-from teardown.workload.prompts import Prompt
+from teardown.workload_settings import check_workload
 
 
 @contextmanager
@@ -85,14 +86,14 @@ def measure_step(
         loads = [load for name in names for load in workload_named(settings, name)]
         if options.get("regime"):
             loads = [replace(load, regime=options["regime"]) for load in loads]
+            for load in loads:
+                check_workload(load, "--regime")
         with running(engagement, settings, console) as target:
             runs = []
             target.start()
             if target.pid() is not None:
                 probe_hardware(engagement, settings, target.original().model)
             for load in loads:
-                schedule, prompts, _ = prepare(engagement, load)
-                console.step(announcement(engagement, settings, schedule, prompts))
                 job = Job(
                     engagement=engagement,
                     settings=settings,
@@ -100,19 +101,41 @@ def measure_step(
                     target=target,
                     stack=options.get("stack") or "before",
                 )
-                runs.append(measure_run(job, showing(console)))
-                console.run_made()
+                measured = measure_workload(job, announced(console))
+                runs += measured.runs
+                if measured.result is not None:
+                    console.say(result_text(measured.result))
             return runs
 
 
-def announcement(
-    engagement: Engagement, settings: Settings, schedule: Schedule, prompts: list[Prompt]
-) -> str:
+def announced(console: Console) -> Callable[[Job], Run]:
+    """Return a function that says what is about to be sent, and then measures it."""
+
+    def measure(job: Job) -> Run:
+        console.step(announcement(job))
+        run = measure_run(job, showing(console))
+        console.run_made()
+        return run
+
+    return measure
+
+
+def announcement(job: Job) -> str:
     """Return what is about to be sent: arrivals, requests, tokens, minutes and money."""
-    bill = bill_of(schedule, prompts, settings, finished_runs(engagement))
-    if schedule.kind == "open":
-        last = max(r.intended_s or 0.0 for r in schedule.requests)
-        how = f"open loop at {schedule.rate_per_s:g} a second over {last:.0f} s"
+    schedule, prompts, _ = prepare(job.engagement, job.load)
+    bill = bill_of(schedule, prompts, job.settings, finished_runs(job.engagement))
+    last = max(r.intended_s or 0.0 for r in schedule.requests)
+    num_sessions = len({r.session for r in schedule.requests})
+    if schedule.is_open:
+        rate = "" if schedule.rate_per_s is None else f" at {schedule.rate_per_s:.4g} a second"
+        name = "open loop" if schedule.kind == "open" else schedule.kind
+        how = f"{name}{rate} over {last:.0f} s"
+    elif schedule.kind == "voice":
+        how = f"{schedule.concurrency} calls at once, begun over {last:.0f} s"
+    elif schedule.is_live and last > 0:
+        how = f"{num_sessions} conversations begun over {last:.0f} s"
+    elif schedule.is_live:
+        how = f"{num_sessions} conversations of {schedule.concurrency} users"
     else:
         how = f"closed loop of {schedule.concurrency} users"
     return f"Measure {schedule.workload}, {how}: {bill_text(bill)}"

@@ -122,8 +122,7 @@ def measure(folder: Path, as_json: bool, **options: Any) -> None:
         not_yet("measure --workers", "one load process for now; more come with the load stage")
     runs = measure_step(folder, options)
     if as_json:
-        documents = [_run_document(run) for run in runs]
-        emit_json(documents[0] if len(documents) == 1 else _many(documents))
+        emit_json(_measured(folder, runs))
     else:
         from teardown.text import run_text
 
@@ -148,8 +147,21 @@ def _run_document(run: Any) -> dict[str, Any]:
     }
 
 
-def _many(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**documents[0], "runs": documents}
+def _measured(folder: Path, runs: list[Any]) -> dict[str, Any]:
+    """Return one run's document; several are listed under `runs`, capacities under `capacity`."""
+    import msgspec
+
+    from teardown.capacity import results_of
+    from teardown.engagement import Engagement
+
+    documents = [_run_document(run) for run in runs]
+    if not documents:
+        documents = [{"schema": "teardown.measure/1", "run": None, "summary": None}]
+    many = {} if len(documents) == 1 else {"runs": documents}
+    results = results_of(Engagement(folder), runs)
+    return {**documents[0], **many} | (
+        {"capacity": msgspec.to_builtins(results)} if results else {}
+    )
 
 
 @click.command("import")

@@ -31,6 +31,7 @@ from teardown.settings import HardwareSettings, Settings
 from teardown.stats import quantile
 from teardown.steps import opened, running, showing
 from teardown.ui import Console
+from teardown.workload.levels import levels_of
 from tuning.context import PlanContext
 from tuning.gate import Gate
 from tuning.plan import make_plan
@@ -141,7 +142,11 @@ def _planned_load(settings: Settings, engagement: Engagement, plan: Plan) -> Any
 
 def _measure_after(bench: Bench, accepted: Stack, console: Console) -> None:
     """Measure the other workloads once on the accepted stack, for the side-by-side tables."""
-    for load in bench.settings.workloads:
+    loads = [level for load in bench.settings.workloads for level in levels_of(load)]
+    for load in loads:
+        if load.kind == "capacity":
+            console.say(f"{load.name}: measure it with `--stack after` for the tuned capacity")
+            continue
         # the workload of the trials was measured on the accepted stack in every pair of the proof
         is_known = load.name == bench.load.name or valid_runs(bench.engagement, "after", load.name)
         if is_known:

@@ -25,7 +25,8 @@ class Conditions:
 
     reusable_ratio: fraction of prompt tokens that this schedule's own sharing explains.
     clock_moved_s: change of REALTIME - MONOTONIC during the run. receive_lag_p99_s: over all reads
-    of the run, read time less kernel stamp; None where the kernel gave no stamps.
+    of the run, read time less kernel stamp; None where the kernel gave no stamps. is_stationary:
+    the load is meant to stay the same, so that a trend says something about the stack.
     """
 
     is_open: bool
@@ -35,6 +36,7 @@ class Conditions:
     reusable_ratio: float
     clock_moved_s: float | None
     receive_lag_p99_s: float | None = None
+    is_stationary: bool = True
     error_budget: float | None = None
 
 
@@ -166,6 +168,9 @@ def _streaming(good: Sequence[Request]) -> ValidityReason:
 def _steady(final: Sequence[Request], conditions: Conditions) -> ValidityReason:
     """Judge the slope of E2E over the plateau; each user's first request is start-up, left out."""
     measure = f"1 - p of the slope of E2E over the plateau, on means of {NUM_BLOCKS} blocks"
+    if not conditions.is_stationary:
+        text = "not judged: this load is meant to change"
+        return _check("unsteady", measure, None, 1 - UNSTEADY_P, 1.0, text)
     start, end = plateau_of(final, concurrency=conditions.concurrency, is_open=conditions.is_open)
     ordered = sorted((r for r in final if r.sent_s is not None), key=lambda r: r.sent_s or 0.0)
     skip = 0 if conditions.is_open else conditions.concurrency

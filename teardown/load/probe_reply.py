@@ -6,14 +6,13 @@ the head of a reply that is no stream of events.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from teardown.load.document import Malformed, items_of, object_of, parse
 from teardown.load.exchange import Exchange
-from teardown.load.record import Place, to_request
-from teardown.load.sse import Event, SseParser
+from teardown.load.record import Place, events_of, to_request
+from teardown.load.sse import Event
 from teardown.records import Request
 
 HEAD_CHARACTERS: Final = 80
@@ -112,7 +111,7 @@ def _look(exchange: Exchange, sent_s: float) -> dict[str, Any]:
     """Return the fields that need the events one by one."""
     shown: dict[str, Any] = {"num_usages": 0, "is_done": False}
     places: set[UsagePlace] = set()
-    for event in _events(exchange, sent_s):
+    for event in events_of(exchange, sent_s):
         if event.data.strip() == "[DONE]":
             shown["is_done"] = True
             continue
@@ -135,12 +134,6 @@ def _look(exchange: Exchange, sent_s: float) -> dict[str, Any]:
     shown["num_comments"] = len(re.findall(rb"(?:^|[\r\n]):", body))
     shown["newline"] = _newline(body)
     return shown
-
-
-def _events(exchange: Exchange, sent_s: float) -> Iterator[Event]:
-    parser = SseParser(sent_s)
-    for read in exchange.reads:
-        yield from parser.feed(read.data, read.stamp_s, is_kernel_stamp=read.is_kernel_stamp)
 
 
 def _parts(event: Event) -> tuple[list[dict[str, Any]], dict[str, Any]]:

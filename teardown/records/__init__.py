@@ -9,6 +9,7 @@ from teardown.records.attribution import (
     TimeClass,
 )
 from teardown.records.bundle import Alert, Bundle
+from teardown.records.capacity import Capacity, CapacityResult, Level, Limiter, Outcome
 from teardown.records.codec import Record, from_document, read, to_document, to_json
 from teardown.records.estimate import Estimate, Quantiles
 from teardown.records.request import FAILED, Request, ServerTimings, Status
@@ -22,7 +23,7 @@ from teardown.records.run import (
     ValidityReason,
     Window,
 )
-from teardown.records.schedule import Schedule, ScheduledRequest, WorkloadKind
+from teardown.records.schedule import Schedule, ScheduledRequest, Speech, WorkloadKind
 from teardown.records.stack import LaunchSpec, Options, OptionValue, Stack
 from teardown.records.trial import (
     Candidate,
@@ -44,16 +45,21 @@ __all__ = [
     "Attribution",
     "Bundle",
     "Candidate",
+    "Capacity",
+    "CapacityResult",
     "Environment",
     "Estimate",
     "Evidence",
     "Headline",
     "LaunchSpec",
     "LeftAlone",
+    "Level",
+    "Limiter",
     "OptionValue",
     "Options",
     "OracleCheck",
     "OracleResult",
+    "Outcome",
     "Pair",
     "Plan",
     "Quantiles",
@@ -66,6 +72,7 @@ __all__ = [
     "ScheduledRequest",
     "Segment",
     "ServerTimings",
+    "Speech",
     "Stack",
     "Status",
     "Summary",

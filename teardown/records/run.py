@@ -37,7 +37,7 @@ class Validity:
 class Window:
     """Statistics of the requests that were sent in one window, or in flight when it began.
 
-    Seconds from the run's start.
+    Seconds from the run's start. silence_s: what a caller waits in a turn, for `voice` alone.
     """
 
     start_s: float
@@ -56,6 +56,8 @@ class Window:
     max_gap_s: Quantiles
     attainment: Estimate | None
     goodput_per_s: float | None
+    ttfo_s: Quantiles | None = None
+    silence_s: Quantiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
