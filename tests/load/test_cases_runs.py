@@ -156,7 +156,8 @@ def test_row_2_a_client_that_reads_late_is_flagged_and_its_stamps_hold_the_truth
         writes = zip(own.written_s[2:22], own.left_s[2:22], strict=True)
         brackets = zip(request.chunk_s, request.stamp_width_s, strict=True)
         for (at, width), (before_s, after_s) in zip(brackets, writes, strict=True):
-            assert before_s < zero_s + at + 0.001
+            # byte by byte, the event is whole two sends before the last one, that of its framing
+            assert before_s < zero_s + at + (0.05 if split == "bytes" else 0.001)
             if split != "bytes":  # segments of one byte wait for acknowledgements on their way
                 assert zero_s + at - width - 0.001 < after_s
     assert result.receive_lag is not None
@@ -501,7 +502,7 @@ def test_row_44_a_late_read_is_not_prefill(split: str) -> None:
     assert request.server is not None
     assert request.server.prefill_s == 0.05  # the server's own word, apart from the first token
     assert "prefill" not in GLOSSARY["TTFT"].formula + GLOSSARY["TTFT"].text
-    assert request.receive_lag_s is not None and request.receive_lag_s > 0.04
+    assert max(exchange.lags_s) > 0.04  # one read of many: no percentile need show it
     plan = closed_schedule(1, 1)
     validity = judged([request], plan, receive_lag_p99_s=request.receive_lag_s)
     assert level(validity, "client_limited") == "invalid"
