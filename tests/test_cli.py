@@ -11,7 +11,6 @@ from teardown.cli import VERBS
 
 NOT_THERE_YET = [
     ["import", "x.json", "--into", "d"],
-    ["worker", "--join", "host"],
     ["forget", "d"],
     ["bakeoff", "d"],
     ["validate", "vllm", "--version", "0.30", "--gpu", "H200", "--", "--enforce-eager"],

@@ -164,7 +164,7 @@ class Worker:
 
     @property
     def _journal(self) -> Path:
-        return self._folder / "requests.wal.jsonl"
+        return self._folder / f"requests-{os.getpid()}.wal.jsonl"  # one a run
 
     def _unpack(self, work: Work) -> LoadConfig:
         """Write schedule and prompts where the load reads them; return the configuration."""
