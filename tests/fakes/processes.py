@@ -2,9 +2,13 @@
 
 import os
 import signal
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def wait_until(is_reached: Callable[[], bool], timeout_s: float = 20.0) -> float:
@@ -15,6 +19,33 @@ def wait_until(is_reached: Callable[[], bool], timeout_s: float = 20.0) -> float
             raise TimeoutError("waited too long")
         time.sleep(0.01)
     return time.monotonic() - began_s
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def meanwhile(act: Callable[[], Any]) -> Iterator[None]:
+    """Do something in a thread while the block runs; what it raises is raised here."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(30)
+    if raised:
+        raise raised[0]
 
 
 def load_workers(below: int) -> list[int]:

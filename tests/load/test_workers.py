@@ -7,11 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,14 @@ from tests.fakes.loads import (
     open_schedule,
     schedule,
 )
-from tests.fakes.processes import is_running, kill, load_workers, wait_until
+from tests.fakes.processes import (
+    free_port,
+    is_running,
+    kill,
+    load_workers,
+    meanwhile,
+    wait_until,
+)
 
 ANSWER = chat_stream(["a", "b", "c"], first_ms=10, gap_ms=5)
 SLOW = chat_stream(["a", "b", "c"], first_ms=100, gap_ms=50)
@@ -46,45 +52,38 @@ def quiet(progress: Progress) -> None:
     """Progress that nobody reads."""
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+@contextmanager
+def running(module: str, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """A process of ours that never outlives its block."""
+    command = [sys.executable, "-m", module, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager
-def meanwhile(act: Callable[[], Any]) -> Any:
-    """Do something in a thread while the block runs; what it raises is raised here."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            act()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(30)
-    if raised:
-        raise raised[0]
-
-
-def start_master(config: LoadConfig) -> "subprocess.Popen[bytes]":
+def start_master(config: LoadConfig) -> "Iterator[subprocess.Popen[str]]":
     """The master without its parent's care."""
     path = Path(config.result_path).with_name("config.json")
     path.write_text(to_json(config))
-    command = [sys.executable, "-m", "teardown.load.master", str(path)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with running("teardown.load.master", str(path)) as process:
+        yield process
 
 
-def start_worker(port: int, *more: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "teardown.cli", "worker", "--join", f"127.0.0.1:{port}"]
-    return subprocess.Popen(
-        [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+@contextmanager
+def start_worker(port: int, *more: str) -> "Iterator[subprocess.Popen[str]]":
+    """A worker as somebody starts it on another host."""
+    join = f"127.0.0.1:{port}"
+    with running("teardown.cli", "worker", "--join", join, *more) as process:
+        yield process
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_case_43_two_workers_never_exceed_the_asked_concurrency_and_lose_nothing(
@@ -367,42 +366,38 @@ def test_workers_that_join_do_two_runs_and_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As from other hosts: no engagement folder, a key of their own, prompts by message."""
-    port = free_port()
+    port, own = free_port(), tmp_path / "own"
     seen: list[Progress] = []
-    monkeypatch.setenv("FAKE_KEY", "sk-of-the-worker")
-    workers = [start_worker(port, "--json"), start_worker(port, "--folder", str(tmp_path / "own"))]
-    monkeypatch.delenv("FAKE_KEY")  # the master has none
-    try:
-        with FakeEngine(ANSWER) as fake:
-            for more_runs in (True, False):
-                config = load_config(
-                    tmp_path,
-                    fake.url,
-                    closed_schedule(20, 3),
-                    workers=2,
-                    listen=f"127.0.0.1:{port}",
-                    more_runs=more_runs,
-                    api_key_env="FAKE_KEY",
-                    journal_path=str(tmp_path / f"{more_runs}.wal.jsonl"),
-                )
-                result = run_load(config, seen.append)
-                assert (result.ended, result.counts) == ("complete", {"ok": 20})
-                assert fake.peak_in_flight == 3
-                assert len(journal_of(config).requests) == 20
-            keys = {served.seen.headers["authorization"] for served in fake.served}
-        assert keys == {"Bearer sk-of-the-worker"}
-        said = [worker.communicate(timeout=20) for worker in workers]
-        assert [worker.returncode for worker in workers] == [0, 0]
-        assert json.loads(said[0][0]) == {"schema": "teardown.worker/1", "runs": 2}
-        assert "took part in 2 run(s)" in said[1][0]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
+    with FakeEngine(ANSWER) as fake, ExitStack() as stack:
+        monkeypatch.setenv("FAKE_KEY", "sk-of-the-worker")
+        one = stack.enter_context(start_worker(port, "--json"))
+        two = stack.enter_context(start_worker(port, "--folder", str(own)))
+        monkeypatch.delenv("FAKE_KEY")  # the master has none
+        for more_runs in (True, False):
+            config = load_config(
+                tmp_path,
+                fake.url,
+                closed_schedule(20, 3),
+                workers=2,
+                listen=f"127.0.0.1:{port}",
+                more_runs=more_runs,
+                api_key_env="FAKE_KEY",
+                journal_path=str(tmp_path / f"{more_runs}.wal.jsonl"),
+            )
+            result = run_load(config, seen.append)
+            assert (result.ended, result.counts) == ("complete", {"ok": 20})
+            assert fake.peak_in_flight == 3
+            assert len(journal_of(config).requests) == 20
+        keys = {served.seen.headers["authorization"] for served in fake.served}
+        said = [worker.communicate(timeout=20)[0] for worker in (one, two)]
+        assert (one.returncode, two.returncode) == (0, 0)
+    assert keys == {"Bearer sk-of-the-worker"}
+    assert json.loads(said[0]) == {"schema": "teardown.worker/1", "runs": 2}
+    assert "took part in 2 run(s)" in said[1]
     texts = [progress.says for progress in seen if progress.says]
     assert f"waiting for 2 workers to join at 127.0.0.1:{port}" in texts
     assert any("has joined (2 of 2)" in text for text in texts)
-    assert list((tmp_path / "own").iterdir()) == []  # nothing of the client's stays there
+    assert list(own.iterdir()) == []  # nothing of the client's stays there
     for path in tmp_path.iterdir():
         assert path.is_dir() or b"sk-of-the-worker" not in path.read_bytes()
 
@@ -446,26 +441,20 @@ def test_joined_workers_stop_by_themselves_when_their_master_is_gone(tmp_path: P
 
 def test_a_worker_that_is_stopped_on_its_host_leaves_the_others_at_work(tmp_path: Path) -> None:
     port = free_port()
-    workers = [start_worker(port), start_worker(port)]
-    try:
-        with FakeEngine(SLOW) as fake:
-            config = load_config(
-                tmp_path, fake.url, closed_schedule(40, 4), workers=2, listen=f"127.0.0.1:{port}"
-            )
+    with FakeEngine(SLOW) as fake, start_worker(port) as one, start_worker(port) as two:
+        config = load_config(
+            tmp_path, fake.url, closed_schedule(40, 4), workers=2, listen=f"127.0.0.1:{port}"
+        )
 
-            def stop_one() -> None:
-                fake.wait_for_requests(12)
-                workers[0].send_signal(signal.SIGTERM)
+        def stop_one() -> None:
+            fake.wait_for_requests(12)
+            one.send_signal(signal.SIGTERM)
 
-            with meanwhile(stop_one):
-                result = run_load(config, quiet)
-        for worker in workers:
+        with meanwhile(stop_one):
+            result = run_load(config, quiet)
+        for worker in (one, two):
             worker.communicate(timeout=20)
-        assert [worker.returncode for worker in workers] == [130, 0]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
+        assert (one.returncode, two.returncode) == (130, 0)
     (note,) = result.notes
     assert note.endswith("did not finish its 20 requests: stopped by a signal on its host")
     assert result.counts["ok"] >= 20
@@ -474,27 +463,20 @@ def test_a_worker_that_is_stopped_on_its_host_leaves_the_others_at_work(tmp_path
 
 def test_one_worker_too_many_is_sent_away(tmp_path: Path) -> None:
     port = free_port()
-    config = load_config(
-        tmp_path,
-        "http://127.0.0.1:9/v1",
-        closed_schedule(2, 2),
-        workers=2,
-        listen=f"127.0.0.1:{port}",
-    )
     with FakeEngine(WAITING) as fake:
-        config = replace(config, url=fake.url)
-        with start_master(config) as master:
-            workers = [start_worker(port), start_worker(port)]
-            fake.wait_for_requests(2)
+        config = load_config(
+            tmp_path, fake.url, closed_schedule(2, 2), workers=2, listen=f"127.0.0.1:{port}"
+        )
+        with start_master(config) as master, start_worker(port) as one, start_worker(port) as two:
+            fake.wait_for_requests(2, 30.0)
             with start_worker(port) as third:
                 _, error = third.communicate(timeout=20)
             assert third.returncode == 3
             assert "the run has its 2 workers already" in error
             master.terminate()
-            master.communicate(timeout=20)
-            for worker in workers:
-                worker.communicate(timeout=20)
-                assert worker.returncode == 0
+            for process in (master, one, two):
+                process.communicate(timeout=20)
+            assert (master.returncode, one.returncode, two.returncode) == (130, 0, 0)
 
 
 def test_a_worker_without_a_master_says_so_in_time() -> None:
