@@ -251,6 +251,7 @@ class Master:
         process = self._crew.process_of(hello.pid)
         member = Member(node=node, name=name, hello=hello, heard_s=heard_s, process=process)
         self._members[node] = member
+        self._crew.send(node, self._beat_for(member))
         if self._config.listen is not None:
             joined = f"{len(self._members)} of {self._config.workers}"
             self._say(f"{member.label} has joined ({joined})")

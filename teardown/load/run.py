@@ -1,7 +1,6 @@
 """A load runs in a process of its own, which dies with ours and keeps its journal in any case."""
 
 import contextlib
-import itertools
 import os
 import subprocess
 import sys
@@ -23,6 +22,7 @@ STDERR_LINES: Final = 12
 EXIT_ERRORS: Final[dict[int, type[TeardownError]]] = {2: UsageError, 3: TargetError}
 EXIT_WITH_RESULT: Final = (0, 4)
 EXIT_MORE_RUNS: Final = 10  # of a worker: its master has another run for it
+EXIT_NOBODY: Final = 11  # of a worker: it met a master that was about to leave
 
 
 def run_load(
@@ -71,20 +71,21 @@ def run_worker(
     not get all of it. UsageError and TargetError as the worker process reports them.
     """
     place = place_of(join)
-    for num_runs in itertools.count(1):
+    num_runs = 0
+    while True:
         command = [python, "-m", "teardown.load.worker", str(place), str(folder), str(wait_s)]
         with tempfile.TemporaryFile() as stderr:
             code = _spawn([*command, str(os.getpid())], on_progress, stderr)
             tail = _tail(stderr)
+        num_runs += code in (0, EXIT_MORE_RUNS)
         if code == 0:
             return num_runs
         if code in EXIT_ERRORS:
             raise EXIT_ERRORS[code](tail or f"the worker process ended with code {code}")
         if code == Interrupted.exit_code:
             raise Interrupted("stopped; the other workers go on")
-        if code != EXIT_MORE_RUNS:
+        if code not in (EXIT_MORE_RUNS, EXIT_NOBODY):
             raise TeardownError(f"the worker process ended with code {code}\n{tail}")
-    raise AssertionError("unreachable")
 
 
 def _spawn(command: list[str], on_progress: Callable[[Progress], None], stderr: IO[bytes]) -> int:

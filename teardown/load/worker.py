@@ -3,7 +3,8 @@
 It joins a master, takes its share of a schedule, sends it as the single load process would, keeps a
 journal of its own in FOLDER and hands the same lines to the master. It stops when the master says
 so, and by itself when the master is not heard any more. Exit codes: 0 the run is over, 10 it is and
-another follows, 2 and 3 it could not take part, 3 the master is gone, 130 stopped by a signal.
+another follows, 11 the master was about to leave, 2 and 3 it could not take part, 3 the master is
+gone, 130 stopped by a signal.
 """
 
 import locust  # noqa: F401  # isort: skip  # first: it patches what the others use
@@ -51,9 +52,10 @@ from teardown.load.messages import (
 from teardown.load.outbox import Outbox
 from teardown.load.priority import run_promptly
 from teardown.load.process import EXIT_INTERRUPTED, Sending, die_with_parent, end_now
-from teardown.load.run import EXIT_MORE_RUNS
+from teardown.load.run import EXIT_MORE_RUNS, EXIT_NOBODY
 from teardown.load.users import load_environment, run_users_of_worker
 
+ANSWER_S: Final = 3.0  # a master that is about to leave accepts a connection and says nothing
 STOPPED_THERE: Final = "stopped by a signal on its host"
 MASTER_GONE: Final = "the master is gone"
 OVER: Final = "the run is over"
@@ -105,6 +107,7 @@ class Worker:
         # set when a share has come, when the start is known, when the master has closed its
         # journal; all of them when there is nothing to wait for any more
         self._has_work, self._has_start, self._is_over = (gevent.event.Event() for _ in range(3))
+        self._is_heard = gevent.event.Event()
         for kind in FROM_MASTER:
             runner.register_message(name_of(kind), self._hearing(kind))
 
@@ -114,6 +117,8 @@ class Worker:
             gevent.signal_handler(number, self._stop, STOPPED_THERE)
         watcher = gevent.spawn(self._watch_master)
         self._send(_hello())
+        if not self._is_heard.wait(ANSWER_S):
+            return EXIT_NOBODY
         self._has_work.wait()
         try:
             if self._because is None and self._work is not None:
@@ -240,6 +245,7 @@ class Worker:
                 self._has_work.set()
             elif isinstance(message, Refused):
                 self._stop(message.text)
+            self._is_heard.set()
 
         return hear
 

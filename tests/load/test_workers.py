@@ -298,7 +298,7 @@ def test_a_signal_while_workers_are_awaited_ends_the_wait(tmp_path: Path) -> Non
         listen=f"127.0.0.1:{port}",
     )
     with start_worker(port) as worker, start_master(config) as master:
-        wait_until(lambda: bool(load_workers(worker.pid)))
+        wait_until(lambda: is_listening(port))
         master.send_signal(signal.SIGTERM)
         master.communicate(timeout=20)
         assert master.returncode == 130
@@ -526,9 +526,9 @@ def test_measure_takes_workers_and_tells_what_was_lost(tmp_path: Path) -> None:
     with FakeEngine(SLOW) as fake:
         command = [sys.executable, "-m", "teardown.cli", "measure", str(tmp_path / "e"), "--json"]
         command += ["--url", fake.url, "--prompts", str(prompts), "--requests", "40"]
-        command += ["--concurrency", "4", "--workers", "2"]
+        command += ["--concurrency", "4", "--workers", "2", "--regime", "production"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as kit:
-            fake.wait_for_requests(14)  # two of them to warm up
+            fake.wait_for_requests(12)
             kill(load_workers(kit.pid)[0])
             text, _ = kit.communicate(timeout=60)
         assert fake.peak_in_flight <= 4
