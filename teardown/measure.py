@@ -73,7 +73,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run to make: which workload, on which stack, under which name."""
+    """One run to make: which workload, on which stack, under which name.
+
+    workers, listen, more_runs: who sends it, as in `LoadConfig`.
+    """
 
     engagement: Engagement
     settings: Settings
@@ -81,6 +84,9 @@ class Job:
     target: Target
     stack: str
     resume: bool = True
+    workers: int = 1
+    listen: str | None = None
+    more_runs: bool = False
 
 
 def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
@@ -223,6 +229,9 @@ def _load_config(
         attempt=len(attempts) + 1,
         time_base_s=attempts[-1].last_s if attempts else 0.0,
         stop_if=StopIf(error_ratio=error_budget(settings)),
+        workers=job.workers,
+        listen=job.listen,
+        more_runs=job.more_runs,
     )
 
 
@@ -372,7 +381,8 @@ def _finish(
         notes=[
             f"attempt {number} was {segment.ended}; its requests in flight were sent again"
             for number, segment in enumerate(segments[:-1], 1)
-        ],
+        ]
+        + [note for attempt in attempts for note in (attempt.closed or {}).get("notes", [])],
     )
     write_requests(folder / TABLE_FILE, requests)
     write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))

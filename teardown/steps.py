@@ -1,6 +1,8 @@
 """The steps behind the verbs: each takes the folder, reads records, writes records."""
 
+import contextlib
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +16,7 @@ from teardown.begin import begin_for_measure
 from teardown.capacity import measure_workload, result_text
 from teardown.diagnosis import diagnose_run, newest_run, probe_hardware
 from teardown.engagement import Engagement, write_atomic
-from teardown.errors import FeatureMissing, UsageError
+from teardown.errors import FeatureMissing, TargetError, UsageError
 from teardown.limits import bill_of, bill_text
 from teardown.load.config import Progress
 from teardown.load.table import read_requests
@@ -93,13 +95,16 @@ def measure_step(
             target.start()
             if target.pid() is not None:
                 probe_hardware(engagement, settings, target.original().model)
-            for load in loads:
+            for number, load in enumerate(loads, 1):
                 job = Job(
                     engagement=engagement,
                     settings=settings,
                     load=load,
                     target=target,
                     stack=options.get("stack") or "before",
+                    workers=options.get("workers") or 1,
+                    listen=options.get("listen"),
+                    more_runs=number < len(loads),
                 )
                 measured = measure_workload(job, announced(console))
                 runs += measured.runs
@@ -145,12 +150,37 @@ def showing(console: Console) -> Any:
     """Return a progress callback that draws on `console`."""
 
     def show(progress: Progress) -> None:
+        if progress.says:
+            console.say(progress.says)
+            return
         failed = f", {progress.errors} failed" if progress.errors else ""
         console.progress(
             f"{progress.done} of {progress.total} answered, {progress.in_flight} in flight{failed}"
         )
 
     return show
+
+
+def worker_step(join: str, folder: Path | None, wait_s: float) -> int:
+    """Be a load worker of the master at `join`; return how many runs it took part in.
+
+    Journals are kept in `folder`, or in a new folder that goes when the master has everything.
+    """
+    from teardown.load.run import run_worker
+
+    console = Console()
+    try:
+        own = Path(tempfile.mkdtemp(prefix="teardown-worker-")) if folder is None else folder
+        own.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TargetError(f"{error.filename} cannot be made: {error.strerror}") from error
+    console.step(f"Wait for a run at {join}, for at most {wait_s:g} s")
+    try:
+        return run_worker(join, own, wait_s, showing(console))
+    finally:
+        if folder is None:
+            with contextlib.suppress(OSError):  # a journal is left: the worker has said so
+                own.rmdir()
 
 
 def requests_of(folder: Path, run_id: str) -> list[dict[str, Any]]:

@@ -102,7 +102,18 @@ def doctor(
 @click.option("--stack", default="before", show_default=True, help="the name of what is measured")
 @click.option("--workload", help="one workload of engagement.yaml; all of them when left out")
 @click.option("--regime", type=click.Choice(["cold", "steady", "production"]))
-@click.option("--workers", type=int, default=1, show_default=True, help="load processes")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="load processes that share the workload; never more in flight than asked, in sum",
+)
+@click.option(
+    "--listen",
+    metavar="HOST[:PORT]",
+    help="wait there for --workers of other hosts, which ran `teardown worker --join`",
+)
 @click.option("--url", help="without an engagement.yaml: the endpoint")
 @click.option("--model", help="without an engagement.yaml: the model name")
 @click.option("--prompts", type=click.Path(path_type=Path), help="the prompts file")
@@ -115,11 +126,14 @@ def measure(folder: Path, as_json: bool, **options: Any) -> None:
 
     teardown measure DIR
     teardown measure DIR --url U --model M --prompts P.jsonl --requests 50 --concurrency 4
+    teardown measure DIR --workers 4                                4 processes of this host
+    teardown measure DIR --workers 3 --listen 10.0.0.7              3 workers on other hosts
     """
+    from teardown.load.messages import place_of
     from teardown.steps import measure_step
 
-    if options["workers"] != 1:
-        not_yet("measure --workers", "one load process for now; more come with the load stage")
+    if options["listen"]:
+        place_of(options["listen"])
     runs = measure_step(folder, options)
     if as_json:
         emit_json(_measured(folder, runs))
@@ -176,10 +190,42 @@ def import_(path: Path, **_: Any) -> None:
 
 
 @click.command()
-@click.option("--join", "host", required=True, help="the host that runs `teardown measure`")
-def worker(host: str) -> None:
-    """Be a load worker for another host."""
-    not_yet("worker", f"joining {host} needs the distributed load stage; measure from one host")
+@click.option(
+    "--join",
+    required=True,
+    metavar="HOST[:PORT]",
+    help="where `teardown measure --listen` waits for workers; port 5557 unless given",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="seconds to wait for a run, at first and between runs",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="where the journal lies until the master has all of it; a new one in the temporary folder",
+)
+@JSON
+def worker(join: str, wait_s: float, folder: Path | None, as_json: bool) -> None:
+    """Be a load worker for another host, until its `measure` has ended.
+
+    The API key is taken from this host's environment, under the name that engagement.yaml gives.
+    Prompts come from the master and are kept in memory alone.
+
+    teardown worker --join 10.0.0.7
+    """
+    from teardown.steps import worker_step
+
+    num_runs = worker_step(join, folder, wait_s)
+    if as_json:
+        emit_json({"schema": "teardown.worker/1", "runs": num_runs})
+        return
+    click.echo(f"took part in {num_runs} run(s)")
+    click.echo(f"next: teardown worker --join {join}")
 
 
 @click.command()

@@ -14,12 +14,15 @@ import msgspec
 
 from teardown.errors import Interrupted, TargetError, TeardownError, UsageError
 from teardown.load.config import LoadConfig, LoadResult, Progress
+from teardown.load.messages import place_of
 from teardown.records import read, to_json
 
 STOP_WAIT_S: Final = 15.0  # time to write the journal's end after SIGTERM
 STDERR_LINES: Final = 12
 EXIT_ERRORS: Final[dict[int, type[TeardownError]]] = {2: UsageError, 3: TargetError}
 EXIT_WITH_RESULT: Final = (0, 4)
+EXIT_MORE_RUNS: Final = 10  # of a worker: its master has another run for it
+EXIT_NOBODY: Final = 11  # of a worker: it met a master that was about to leave
 
 
 def run_load(
@@ -27,7 +30,7 @@ def run_load(
     on_progress: Callable[[Progress], None],
     python: str = sys.executable,
 ) -> LoadResult:
-    """Run the load of `config` and return how it ended.
+    """Run the load of `config`, in one process or with workers, and return how it ended.
 
     A run that `stop_if` ended is returned (`ended` is "interrupted"), because its records count.
     Raises Interrupted after Ctrl-C, once the journal is closed; UsageError and TargetError as the
@@ -41,7 +44,8 @@ def run_load(
     except OSError as error:
         raise TargetError(f"{config_path} cannot be written: {error.strerror}") from error
     with tempfile.TemporaryFile() as stderr:
-        code = _spawn(python, config_path, on_progress, stderr)
+        module = "teardown.load.master" if config.is_shared else "teardown.load.process"
+        code = _spawn([python, "-m", module, str(config_path)], on_progress, stderr)
         tail = _tail(stderr)
     if code in EXIT_WITH_RESULT:
         return read(LoadResult, result_path)
@@ -54,10 +58,37 @@ def run_load(
     )
 
 
-def _spawn(
-    python: str, config_path: Path, on_progress: Callable[[Progress], None], stderr: IO[bytes]
+def run_worker(
+    join: str,
+    folder: Path,
+    wait_s: float,
+    on_progress: Callable[[Progress], None],
+    python: str = sys.executable,
 ) -> int:
-    command = [python, "-m", "teardown.load.process", str(config_path)]
+    """Be a worker of the master at `join` until it has no more runs; return how many there were.
+
+    The journal of each run is kept in `folder` while it goes on, and longer where the master did
+    not get all of it. UsageError and TargetError as the worker process reports them.
+    """
+    place = place_of(join)
+    num_runs = 0
+    while True:
+        command = [python, "-m", "teardown.load.worker", str(place), str(folder), str(wait_s)]
+        with tempfile.TemporaryFile() as stderr:
+            code = _spawn([*command, str(os.getpid())], on_progress, stderr)
+            tail = _tail(stderr)
+        num_runs += code in (0, EXIT_MORE_RUNS)
+        if code == 0:
+            return num_runs
+        if code in EXIT_ERRORS:
+            raise EXIT_ERRORS[code](tail or f"the worker process ended with code {code}")
+        if code == Interrupted.exit_code:
+            raise Interrupted("stopped; the other workers go on")
+        if code not in (EXIT_MORE_RUNS, EXIT_NOBODY):
+            raise TeardownError(f"the worker process ended with code {code}\n{tail}")
+
+
+def _spawn(command: list[str], on_progress: Callable[[Progress], None], stderr: IO[bytes]) -> int:
     # a session of its own: Ctrl-C reaches us alone, and we pass it on once
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True

@@ -107,7 +107,7 @@ class Sender:
         step_s = self._config.ramp_s / max(len(lanes), 1)
         run = self._run_sessions if self._is_live else self._run_lane
         return [
-            partial(run, items, number * step_s)
+            partial(run, items, self._config.ramp_from_s + number * step_s)
             for number, (_, items) in enumerate(sorted(lanes.items()))
         ]
 
@@ -276,14 +276,12 @@ class Sender:
         self._stop_if_failing(request)
 
     def _stop_if_failing(self, request: Request) -> None:
-        rule, done = self._config.stop_if, self.counts.total()
-        if rule is None or not request.is_failed or done < rule.after:
+        if self._config.stop_if is None or not request.is_failed:
             return
-        failed = done - self.counts["ok"]
-        if failed / done > rule.error_ratio:
-            self.stop(
-                f"{failed} of {done} requests failed, more than the {rule.error_ratio:g} allowed"
-            )
+        done = self.counts.total()
+        because = self._config.stop_if.because(done - self.counts["ok"], done)
+        if because is not None:
+            self.stop(because)
 
     def _wait_until(self, when_s: float) -> bool:
         """Wait for a time of the run; False when the run is stopping."""
