@@ -1,5 +1,6 @@
 """Where requests go: the endpoint's address, its proxy, and the first line of every request."""
 
+import errno
 import ssl
 from typing import Final
 from urllib.parse import urlsplit
@@ -9,6 +10,16 @@ from teardown.load.clock import StampClock
 from teardown.load.proxy import Proxy, proxy_for
 from teardown.load.wire import Address, Security, Wire, resolve
 
+# What says that another address of the host may be the right one.
+NOT_HERE: Final = frozenset(
+    {
+        errno.ECONNREFUSED,
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.EADDRNOTAVAIL,
+        errno.EAFNOSUPPORT,
+    }
+)
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -55,15 +66,16 @@ class Endpoint:
         return f"POST {target} HTTP/1.1\r\nHost: {self.host}\r\n{self._proxy_header}"
 
     def open(self, clock: StampClock) -> Wire:
-        """Connect to the first address that does not refuse, and begin with it the next time.
+        """Connect to the first address that can be reached, and begin with it the next time.
 
-        "localhost" is often ::1 first, where few engines listen.
+        "localhost" is often ::1 first, where few engines listen; a host may have an address of the
+        newer kind and no route to it. OSError of the last address where none can be reached.
         """
         for number, address in enumerate(self.addresses):
             try:
                 wire = Wire(address, clock, self._security)
-            except ConnectionRefusedError:
-                if address == self.addresses[-1]:
+            except OSError as error:
+                if error.errno not in NOT_HERE or address == self.addresses[-1]:
                     raise
                 continue
             if number:

@@ -18,6 +18,7 @@ import gevent
 from gevent import socket
 
 from teardown.load.clock import Reading, StampClock
+from teardown.load.tls import Tls
 
 SO_TIMESTAMPNS: Final = 35  # asm-generic/socket.h; the socket module does not name it
 TIMESPEC: Final = struct.Struct("@qq")
@@ -89,7 +90,7 @@ class Wire:
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(self._socket.fileno(), READABLE)
-        self._tls: _Tls | None = None
+        self._tls: Tls | None = None
         started_s = time.monotonic()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -98,7 +99,7 @@ class Wire:
             if security is not None:
                 if security.connect_head is not None:
                     self._open_tunnel(security.connect_head)
-                self._tls = _Tls(security.context, security.server_name)
+                self._tls = Tls(security.context, security.server_name)
                 self._shake_hands(self._tls)
         except BaseException:
             self.close()
@@ -167,7 +168,7 @@ class Wire:
                 ECONNABORTED, f"the proxy refused to connect: {reason[:80]}"
             )
 
-    def _shake_hands(self, tls: "_Tls") -> None:
+    def _shake_hands(self, tls: Tls) -> None:
         while not tls.shake_hands():
             if tls.pending:
                 self._socket.sendall(tls.take_pending())
@@ -177,56 +178,6 @@ class Wire:
             tls.feed(raw.data)
         if tls.pending:
             self._socket.sendall(tls.take_pending())
-
-
-class _Tls:
-    """One TLS session over memory buffers."""
-
-    def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._session = context.wrap_bio(
-            self._incoming, self._outgoing, server_hostname=server_name
-        )
-        self.is_closed = False
-
-    @property
-    def pending(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._outgoing.pending
-
-    def take_pending(self) -> bytes:
-        return self._outgoing.read()
-
-    def feed(self, data: bytes) -> None:
-        self._incoming.write(data)
-
-    def shake_hands(self) -> bool:
-        """Go on with the handshake; False: more bytes are needed."""
-        try:
-            self._session.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        return True
-
-    def encrypt(self, data: bytes) -> bytes:
-        self._session.write(data)
-        return self._outgoing.read()
-
-    def decrypt(self, data: bytes) -> bytes:
-        self._incoming.write(data)
-        plain = bytearray()
-        try:
-            while True:
-                piece = self._session.read(READ_BYTES)
-                if not piece:
-                    self.is_closed = True
-                    break
-                plain += piece
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            self.is_closed = True
-        return bytes(plain)
 
 
 def _ask_for_stamps(connection: socket.socket) -> bool:

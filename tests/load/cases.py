@@ -2,7 +2,7 @@
 
 A row whose subject is one answer has scripts (`streams`): the same bytes go through the parser and
 through a real connection (`test_cases.py`). A row about a run names the test that makes the run
-(`test_cases_runs.py`). Times in milliseconds from the send.
+(`test_cases_runs.py`) or sums it up (`test_cases_sums.py`). Times in milliseconds from the send.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Stream:
 class Case:
     """One row: where it was seen, what others do, and what is right, as a sentence.
 
-    run_test: the test of `test_cases_runs.py` that makes the run. limit: what of the row cannot be
+    run_test: the test that makes the run, or sums it up. limit: what of the row cannot be
     shown here, and what is shown in its place.
     """
 
