@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import secrets
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,12 +21,14 @@ from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
 from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
 from teardown.load.config import LoadConfig, Progress, StopIf
+from teardown.load.expected import CALIBRATION_FILE, calibration_for
 from teardown.load.journal import Attempt, Journal, read_journal
 from teardown.load.run import run_load
 from teardown.load.summary import summarise
 from teardown.load.table import write_requests
 from teardown.observe.watch import Watch, WatchConfig
 from teardown.records import (
+    Calibration,
     Environment,
     Regime,
     Request,
@@ -33,6 +36,7 @@ from teardown.records import (
     Schedule,
     Segment,
     Stack,
+    read,
     to_json,
 )
 from teardown.settings import Settings, WorkloadSettings
@@ -86,16 +90,21 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    Interrupted on Ctrl-C (the journal stays; the next call resumes it), TargetError where the load
+    is beyond what the client can carry on this host.
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
     job.target.start()
     stack = job.target.read_back()
+    prompt_bytes = round(statistics.median(len(p.text.encode()) for p in prompts))
+    calibration = calibration_for(job.engagement, schedule, prompt_bytes)
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
     failure: TeardownError | None = None
     config = _load_config(job, schedule, prompts_path, folder, begun)
     if config is not None:
+        if calibration is not None:
+            write_atomic(folder / CALIBRATION_FILE, to_json(calibration))
         try:
             _warm_up(job, config)
             with Watch(_watch_config(job), folder):
@@ -255,6 +264,7 @@ def _finish(
     requests += _unsent(schedule, requests)
     attempts = journal.attempts if journal else []
     by_index = {p.index: p for p in prompts}
+    kept = folder / CALIBRATION_FILE
     conditions = Conditions(
         is_open=schedule.kind == "open",
         concurrency=schedule.concurrency,
@@ -266,6 +276,7 @@ def _finish(
         ),
         receive_lag_p99_s=max((lag for a in attempts if (lag := _receive_lag(a))), default=None),
         error_budget=settings.limits.stop_if.error_ratio,
+        calibration=read(Calibration, kept) if kept.exists() else None,
     )
     validity = certify(requests, conditions)
     summary = summarise(

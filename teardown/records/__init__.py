@@ -9,11 +9,13 @@ from teardown.records.attribution import (
     TimeClass,
 )
 from teardown.records.bundle import Alert, Bundle
+from teardown.records.calibration import Calibration, Spread, StreamShape
 from teardown.records.codec import Record, from_document, read, to_document, to_json
 from teardown.records.estimate import Estimate, Quantiles
 from teardown.records.request import FAILED, Request, ServerTimings, Status
 from teardown.records.run import (
     Environment,
+    ErrorBar,
     Regime,
     Run,
     Segment,
@@ -43,8 +45,10 @@ __all__ = [
     "Alert",
     "Attribution",
     "Bundle",
+    "Calibration",
     "Candidate",
     "Environment",
+    "ErrorBar",
     "Estimate",
     "Evidence",
     "Headline",
@@ -66,8 +70,10 @@ __all__ = [
     "ScheduledRequest",
     "Segment",
     "ServerTimings",
+    "Spread",
     "Stack",
     "Status",
+    "StreamShape",
     "Summary",
     "TimeClass",
     "Trial",
