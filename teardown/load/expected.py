@@ -101,12 +101,15 @@ def _refusal(expected: StreamShape, found: Calibration, needed: int) -> str:
 
 
 def _rounded_up(shape: StreamShape) -> StreamShape:
-    """Return `shape` with its rate at the next of 10, 20, 40, ... so that one calibration stands
-    for more than one run; as it is where that would ask for more than the null server is good for.
+    """Return `shape` with a rate of 10, 40, 160, ... a stream, so that one calibration stands for
+    many runs; of 10, 20, 40, ... where loads are heavy, and as it is where they are very heavy.
     """
-    steps = max(0, math.ceil(math.log2(shape.chunks_per_s / 10)))
-    rounded = replace(shape, chunks_per_s=10.0 * 2**steps)
-    return shape if rounded.events_per_s > MOST_EVENTS_PER_S else rounded
+    for step, most_per_s in ((4, LIGHT_EVENTS_PER_S), (2, MOST_EVENTS_PER_S)):
+        power = max(0, math.ceil(math.log(shape.chunks_per_s / 10, step) - 1e-9))
+        rounded = replace(shape, chunks_per_s=10.0 * step**power)
+        if rounded.events_per_s <= most_per_s:
+            return rounded
+    return shape
 
 
 def _stands_for(kept: Calibration, shape: StreamShape) -> bool:

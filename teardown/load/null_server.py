@@ -71,6 +71,7 @@ class NullServer:
         self._clock = StampClock()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         _ask_for_stamps(self._listener)  # before the first client comes: stamping begins with a lag
+        self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._due: list[tuple[float, int, _Stream]] = []
@@ -108,7 +109,10 @@ class NullServer:
         self._selector.close()
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # the client has gone again
+            return
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _ask_for_stamps(connection)
@@ -144,7 +148,8 @@ class NullServer:
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             self._write(stream, _json_reply({"object": "chat.completion", "choices": [choice]}))
         else:
-            stream.key, stream.sent_s = int(asked.get("max_tokens") or 0), []
+            key = asked.get("max_tokens")
+            stream.key, stream.sent_s = key if isinstance(key, int) else 0, []
             if self._write(stream, HEAD):
                 self._plan(stream, stream.arrived_s + self._first_s)
 

@@ -43,8 +43,9 @@ class Calibration:
     `gap_error_s` of each gap (absolute). `receive_lag_s` is read time less kernel stamp, None where
     the kernel gives no stamps. `server_core`: where the server was pinned, None where the two
     shared what there was. `ceiling_events_per_s`: what one process carries at `ceiling_share` of a
-    core. `expected`: the load of the run that this calibration stands for, in all processes, and
-    `workers_needed` for it.
+    core, at least: under a light load the fixed costs of a process weigh on few events. `expected`:
+    the load of the run that this calibration stands for, in all processes, and `workers_needed`
+    for it.
     """
 
     SCHEMA: ClassVar[str] = "teardown.calibration/1"

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import teardown.load.calibrate as calibrate_module
 import teardown.load.expected as expected_module
 import teardown.measure as measure_module
 from teardown.engagement import Engagement
 from teardown.errors import RunInvalid, TargetError
-from teardown.load.calibrate import CEILING_SHARE, available_cores, calibrate, split_cores
+from teardown.load.calibrate import CEILING_SHARE, available_cores, calibrate
 from teardown.load.expected import CALIBRATION_FILE, calibration_for, expected_load
 from teardown.load.null_server import NullServer
 from teardown.load.run import run_load
@@ -87,7 +88,7 @@ def test_the_null_server_outlives_clients_that_leave_or_talk_nonsense() -> None:
         nonsense.request("POST", "/v1/chat/completions", b"\xff{")
         nonsense.getresponse().read()
         nonsense.close()
-        assert b"[DONE]" in post(server, {"stream": True, "max_tokens": 1})
+        assert b"[DONE]" in post(server, {"stream": True, "max_tokens": "many"})
 
 
 def test_a_quiet_calibration_says_what_the_client_adds_and_carries() -> None:
@@ -123,19 +124,20 @@ def test_20_ms_in_the_read_path_are_20_ms_of_ttft_where_the_kernel_does_not_stam
 
 
 BUSY = """
-import os, sys
+import os, sys, time
 from teardown.load.priority import run_promptly
 os.sched_setaffinity(0, {int(sys.argv[1])})
 run_promptly()
 print("busy", flush=True)
-while True:
+end_s = time.monotonic() + 30
+while time.monotonic() < end_s:
     pass
 """
 
 
 @contextlib.contextmanager
 def busy_loop(core: int) -> Iterator[None]:
-    """Keep `core` busy at the load process's own priority."""
+    """Keep `core` busy at the load process's own priority, for half a minute at most."""
     command = [sys.executable, "-c", BUSY, str(core)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -147,15 +149,18 @@ def busy_loop(core: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="one core is shared with the server already")
-def test_the_figure_rises_when_the_clients_core_is_shared() -> None:
+def test_the_figure_rises_when_the_clients_core_is_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cores = available_cores()[-2:]
+    monkeypatch.setattr(calibrate_module, "available_cores", lambda: cores)
     quiet = calibrate(SHAPE)
-    _, load_cores = split_cores(available_cores())
-    with contextlib.ExitStack() as stack:
-        for core in load_cores:
-            stack.enter_context(busy_loop(core))
+    with busy_loop(cores[0]):
         shared = calibrate(SHAPE)
+    assert quiet.server_core == shared.server_core == cores[1]
     assert quiet.receive_lag_s is not None and shared.receive_lag_s is not None
     assert shared.receive_lag_s.p99 > 2 * quiet.receive_lag_s.p99
+    assert shared.ttft_overstatement_s.p99 > 2 * quiet.ttft_overstatement_s.p99
 
 
 def measure_with(tmp_path: Path, url: str, *more: str) -> "tuple[object, BaseException | None]":
@@ -307,3 +312,25 @@ def test_the_newest_run_tells_how_dense_streams_are() -> None:
     assert (found.streams, found.chunks_per_s) == (8, pytest.approx(100.0))
     busy = expected_load(open_schedule(10, 10.0), 500, earlier)
     assert busy.events_per_s == pytest.approx(1100, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("streams", "per_s", "replayed_per_s"),
+    [
+        (8, 6.0, 10.0),
+        (8, 10.0, 10.0),
+        (8, 44.7, 160.0),
+        (100, 45.0, 80.0),  # heavy: in smaller steps
+        (400, 45.0, 45.0),  # very heavy: as it is
+    ],
+)
+def test_light_loads_are_rounded_up_so_that_one_calibration_serves_many_runs(
+    streams: int, per_s: float, replayed_per_s: float
+) -> None:
+    found = expected_module._rounded_up(StreamShape(streams=streams, chunks_per_s=per_s))
+    assert (found.streams, found.chunks_per_s) == (streams, replayed_per_s)
+
+
+def test_a_shape_beyond_the_null_server_is_replayed_with_fewer_streams() -> None:
+    found = calibrate_module._at_most(StreamShape(streams=1000, chunks_per_s=40.0), 20_000)
+    assert (found.streams, found.chunks_per_s) == (500, 40.0)
