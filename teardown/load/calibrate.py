@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from teardown.errors import TargetError
+from teardown.errors import Interrupted, TargetError
 from teardown.load.config import LoadConfig, LoadResult, Progress
 from teardown.load.journal import read_journal
 from teardown.load.null_server import MODEL, Served
@@ -76,7 +76,12 @@ def calibrate(shape: StreamShape, *, python: str = sys.executable) -> Calibratio
         ]
         with _serving(command) as url, _confined_to(load_cores):
             config = _config(folder, url, schedule, replayed)
-            result = run_load(config, _ignore, python)
+            try:
+                result = run_load(config, _ignore, python)
+            except Interrupted as error:
+                raise Interrupted(
+                    "stopped while the client was calibrated; nothing had been sent to the stack"
+                ) from error
         served = [
             Served(key=key, arrived_s=arrived_s, sent_s=sent_s)
             for key, arrived_s, sent_s in json.loads(log.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ import teardown.load.calibrate as calibrate_module
 import teardown.load.expected as expected_module
 import teardown.measure as measure_module
 from teardown.engagement import Engagement
-from teardown.errors import RunInvalid, TargetError
+from teardown.errors import Interrupted, RunInvalid, TargetError
 from teardown.load.calibrate import CEILING_SHARE, available_cores, calibrate
 from teardown.load.expected import CALIBRATION_FILE, calibration_for, expected_load
 from teardown.load.null_server import NullServer
@@ -216,6 +216,21 @@ def test_a_run_is_calibrated_and_says_so_in_one_line(tmp_path: Path) -> None:
     assert bar.gap_s >= kept.gap_error_s.p99
 
 
+def test_a_second_run_stands_on_the_calibration_of_the_first_and_on_its_streams(
+    tmp_path: Path,
+) -> None:
+    with FakeEngine(chat_stream(["word "] * 6, first_ms=20, gap_ms=40)) as fake:
+        _, error = measure_with(tmp_path, fake.url)
+        assert error is None
+        again = CliRunner().invoke(measure, [str(tmp_path / "e")])
+        assert again.exception is None
+    paths = sorted((tmp_path / "e" / "runs").glob(f"*/{CALIBRATION_FILE}"))
+    first, second = (read(Calibration, path) for path in paths)
+    assert second.measured_unix_s == first.measured_unix_s
+    assert first.expected.chunks_per_s == 40.0  # nothing was known
+    assert second.expected.chunks_per_s == pytest.approx(25.0, rel=0.1)
+
+
 def test_a_load_beyond_the_ceiling_is_refused_before_a_run_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +303,18 @@ def test_a_calibration_that_fails_costs_the_error_bar_and_not_the_run(
     monkeypatch.setattr(expected_module, "calibrate", fail)
     assert calibration_for(Engagement(tmp_path), closed_schedule(8, 4), 1000) is None
     assert "no port is free" in caplog.text
+
+
+def test_a_stop_during_calibration_does_not_speak_of_measurements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Interrupted("stopped; what was measured is in a folder that will be gone")
+
+    monkeypatch.setattr(calibrate_module, "run_load", interrupted)
+    with pytest.raises(Interrupted, match="nothing had been sent to the stack") as caught:
+        calibrate(SHAPE)
+    assert caught.value.exit_code == 130
 
 
 def test_a_closed_loop_is_expected_to_answer_all_its_users_at_once() -> None:
