@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import secrets
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,12 +25,14 @@ from teardown.errors import EngineFailed, TeardownError, UsageError
 from teardown.limits import bill_of, refuse_beyond
 from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
 from teardown.load.config import LoadConfig, Progress, StopIf
+from teardown.load.expected import CALIBRATION_FILE, calibration_for
 from teardown.load.journal import Attempt, Journal, read_journal
 from teardown.load.run import run_load
 from teardown.load.summary import summarise
 from teardown.load.table import write_requests
 from teardown.observe.watch import Watch, WatchConfig
 from teardown.records import (
+    Calibration,
     Environment,
     Regime,
     Request,
@@ -132,8 +135,8 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    TargetError where a port-forward lies in between, Interrupted on Ctrl-C (the journal stays;
-    the next call resumes it).
+    TargetError where a port-forward lies in between or the load is beyond what the client can carry
+    on this host, Interrupted on Ctrl-C (the journal stays; the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
     runs = finished_runs(job.engagement)
@@ -142,11 +145,15 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     job.target.start()
     refuse_port_forward(job.target.url)
     stack = job.target.read_back()
+    prompt_bytes = round(statistics.median(len(p.text.encode()) for p in prompts))
+    calibration = calibration_for(job.engagement, schedule, prompt_bytes, job.workers)
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
     failure: TeardownError | None = None
     config = _load_config(job, schedule, prompts_path, folder, begun)
     if config is not None:
+        if calibration is not None:
+            write_atomic(folder / CALIBRATION_FILE, to_json(calibration))
         try:
             _warm_up(job, config)
             with Watch(_watch_config(job), folder):
@@ -343,6 +350,7 @@ def _finish(
     requests += _unsent(schedule, requests)
     attempts = journal.attempts if journal else []
     by_index = {p.index: p for p in prompts}
+    kept = folder / CALIBRATION_FILE
     conditions = Conditions(
         is_open=schedule.is_open or schedule.is_live,
         concurrency=schedule.concurrency,
@@ -355,6 +363,7 @@ def _finish(
         ),
         receive_lag_p99_s=max((lag for a in attempts if (lag := _receive_lag(a))), default=None),
         error_budget=settings.limits.stop_if.error_ratio,
+        calibration=read(Calibration, kept) if kept.exists() else None,
     )
     validity = certify(requests, conditions)
     summary = summarise(

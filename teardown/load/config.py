@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from teardown.errors import UsageError
+from teardown.records import Spread
 
 SaltField = Literal["prompt", "cache_salt"]
 Ended = Literal["complete", "interrupted"]
@@ -102,16 +103,6 @@ class Progress:
     errors: int
     elapsed_s: float
     says: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Percentiles of a lag of the load process itself, in seconds, by nearest rank."""
-
-    n: int
-    p50: float
-    p99: float
-    max: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

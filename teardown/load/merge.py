@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from teardown.errors import UsageError
-from teardown.load.config import Ended, LoadResult, Spread, StopIf, WorkerResult
+from teardown.load.config import Ended, LoadResult, StopIf, WorkerResult
 from teardown.load.messages import Lines
 from teardown.load.roster import Member
+from teardown.records import Spread
 
 # Promptest last: a run is as prompt as its least prompt worker.
 PRIORITIES: Final = ("default", "short slice", "real-time")

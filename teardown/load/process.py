@@ -25,7 +25,7 @@ import msgspec
 
 from teardown.errors import TargetError, TeardownError, UsageError
 from teardown.load.client import Client, Endpoint
-from teardown.load.config import LoadConfig, LoadResult, Progress, Spread
+from teardown.load.config import LoadConfig, LoadResult, Progress
 from teardown.load.headers import headers_of
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
@@ -35,7 +35,7 @@ from teardown.load.record import percentile
 from teardown.load.sender import Sender
 from teardown.load.tokenizer import open_tokenizer
 from teardown.load.users import run_users
-from teardown.records import Schedule, read, to_json
+from teardown.records import Schedule, Spread, read, to_json
 
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PROGRESS_EVERY_S: Final = 1.0

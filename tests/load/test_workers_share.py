@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teardown.errors import UsageError
-from teardown.load.config import LoadConfig, LoadResult, Spread, StopIf
+from teardown.load.config import LoadConfig, LoadResult, StopIf
 from teardown.load.merge import Merge, merged, worst
 from teardown.load.messages import (
     Beat,
@@ -29,7 +29,7 @@ from teardown.load.messages import (
 from teardown.load.outbox import AGAIN_AFTER_S, LINES_PER_BATCH, MOST_UNANSWERED, Outbox
 from teardown.load.roster import ClockOffset, Member
 from teardown.load.share import Share, deal
-from teardown.records import Request, Schedule
+from teardown.records import Request, Schedule, Spread
 from tests.fakes.loads import item, schedule
 
 
