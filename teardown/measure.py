@@ -87,8 +87,7 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    TargetError where a port-forward lies in between, Interrupted on Ctrl-C (the journal stays;
-    the next call resumes it).
+    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
     job.target.start()
