@@ -43,10 +43,10 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What came back. lag_s: read time less kernel stamp, by median and largest; None: no stamps.
+    """What came back. lag_*_s: read time less kernel stamp; None without stamps or without reads.
 
     clock_moved_s: how far REALTIME - MONOTONIC moved meanwhile. is_kept_after_idle: None where the
-    time did not suffice. connect_s: of the first connection, TLS included.
+    time did not suffice.
     """
 
     SCHEMA: ClassVar[str] = "teardown.probe_report/1"
@@ -54,6 +54,7 @@ class ProbeReport:
     replies: list[ReplyFacts]
     elapsed_s: float
     clock_moved_s: float
+    num_reads: int
     lag_p50_s: float | None
     lag_max_s: float | None
     priority: Priority

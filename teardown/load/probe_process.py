@@ -60,6 +60,7 @@ class Prober:
         self._salt = secrets.token_hex(4)
         self._replies: list[ReplyFacts] = []
         self._lags_s: array[float] = array("d")
+        self._num_reads = 0
         try:
             endpoint = Endpoint(plan.url)
         except OSError as error:
@@ -78,6 +79,7 @@ class Prober:
             replies=self._replies,
             elapsed_s=time.monotonic() - self._began_s,
             clock_moved_s=self._client.clock.moved_s,
+            num_reads=self._num_reads,
             lag_p50_s=percentile(self._lags_s, 0.5),
             lag_max_s=max(self._lags_s, default=None),
             priority=priority,
@@ -95,7 +97,7 @@ class Prober:
                 kind, chat = "completions", replace(main, name="chat")
                 main = replace(second, name="main")
                 self._replies = [chat, main]
-        if not main.is_offered or main.request.status in ("aborted", "timeout"):
+        if not main.request.chunk_s or main.request.status in ("aborted", "timeout"):
             return None
         whole = self._ask("whole", kind, MAX_TOKENS, stream=False)
         can_wait = whole.is_reused and self._left_s > 2 * self._plan.idle_s
@@ -119,6 +121,7 @@ class Prober:
         else:
             exchange = Exchange(ending="aborted")
         self._lags_s.extend(exchange.lags_s)
+        self._num_reads += exchange.num_reads
         self._replies.append(facts_of(name, exchange))
         return self._replies[-1]
 

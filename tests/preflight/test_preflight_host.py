@@ -24,6 +24,7 @@ def report(**more: Any) -> ProbeReport:
         "replies": [],
         "elapsed_s": 3.0,
         "clock_moved_s": 0.0,
+        "num_reads": 40,
         "lag_p50_s": 0.0001,
         "lag_max_s": 0.002,
         "priority": "default",
@@ -93,6 +94,8 @@ def test_a_clock_that_moves_is_a_warning_and_then_a_failure() -> None:
 def test_a_kernel_without_stamps_is_a_warning() -> None:
     found = host.clock(report(lag_p50_s=None, lag_max_s=None))
     assert (found.level, "no kernel receive stamps" in found.text) == ("warn", True)
+    found = host.clock(report(lag_p50_s=None, lag_max_s=None, num_reads=0))
+    assert (found.level, "nothing was received" in found.text) == ("ok", True)
 
 
 def test_a_proxy_of_the_environment_is_shown_without_its_password(

@@ -185,8 +185,10 @@ def test_a_key_that_is_wanted_by_the_requests_alone_fails() -> None:
 
 def test_a_login_page_instead_of_an_answer_fails() -> None:
     page = http_reply(b"<!DOCTYPE html><html>log in", content_type="text/html")
-    found = findings([(0.0, page)])["answer"]
+    report, fake = probe([(0.0, page)])
+    (found,) = stream(report)
     assert (found.level, "web page" in found.text) == ("fail", True)
+    assert fake.num_requests == 1
 
 
 def test_a_server_that_answers_nothing_in_time_is_slow_and_not_broken() -> None:
