@@ -20,6 +20,7 @@ from tests.fakes.engine import (
     HANG,
     RESET,
     STREAM_HEAD,
+    Act,
     FakeEngine,
     Script,
     Seen,
@@ -158,13 +159,14 @@ def test_a_reused_connection_that_dies_after_a_byte_is_not_retried() -> None:
         assert fake.num_requests == 2
 
 
+@pytest.mark.parametrize("act", [CLOSE, RESET])
 def test_a_reused_connection_that_dies_late_had_the_request_and_is_not_retried(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, act: Act
 ) -> None:
     monkeypatch.setattr(load_client, "RESEND_WITHIN_S", 0.05)
 
     def script(seen: Seen) -> Script:
-        return ANSWER if seen.index_on_connection == 0 else [(150.0, CLOSE)]
+        return ANSWER if seen.index_on_connection == 0 else [(150.0, act)]
 
     with FakeEngine(script) as fake, client_of(fake.url) as client:
         exchanges = [post(client) for _ in range(2)]
