@@ -1,8 +1,8 @@
 """Watches the client's live users while we send, from the engine's own metrics less ourselves.
 
-Only where `limits.stop_if` names `live_ttft_p95_s` or `live_queue`. One page is read every
-`EVERY_S` by the kit's own process, apart from the load; what it says is judged over the last
-`SPAN_S`. A page that cannot be read stops nothing, but the run says so.
+Only where `limits.stop_if` names `live_ttft_p95_s` or `live_queue`. The pages are read by the kit's
+own process, apart from the load, and judged over the last `SPAN_S`. A page that cannot be read
+stops nothing, but the run says so.
 """
 
 import math
@@ -10,15 +10,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from teardown.engines.metrics_page import buckets, counters
 from teardown.errors import TeardownError
 from teardown.http import fetch
 from teardown.limits import live_quantile, live_requests
+from teardown.load.config import Progress
 from teardown.settings import StopIf
 
-EVERY_S: Final = 0.4  # two looks within the second in which a passed limit must stop the run
+LOOKS: Final = 2  # in a row, before a queue stops the run
 SPAN_S: Final = 15.0  # live answers are judged over this long
 
 
@@ -43,6 +47,7 @@ class LiveGuard:
     read: Callable[[str], str] = fetch
     now: Callable[[], float] = time.monotonic
     notes: set[str] = field(default_factory=set)
+    _looks_above: int = 0
     _pages: deque[tuple[float, dict[float, float]]] = field(default_factory=deque)
 
     @property
@@ -68,7 +73,11 @@ class LiveGuard:
         running = sum(c.running or 0.0 for c in found)
         waiting = sum(c.waiting or 0.0 for c in found)
         _, queued = live_requests(running, waiting, self.ours().num_in_flight)
-        if math.floor(queued) <= self.rule.live_queue:
+        # what we count of our own is up to a second old: one look alone may be mistaken
+        self._looks_above = (
+            self._looks_above + 1 if math.floor(queued) > self.rule.live_queue else 0
+        )
+        if self._looks_above < LOOKS:
             return None
         return (
             f"about {queued:.0f} live requests wait, and limits.stop_if.live_queue is "
@@ -99,6 +108,63 @@ class LiveGuard:
             f"live users' time to first token is up to {found:g} s at the 95th percentile, and "
             f"limits.stop_if.live_ttft_p95_s is {limit_s:g}"
         )
+
+
+class Shown:
+    """The newest progress of our own load, taken on its way to whoever shows it."""
+
+    def __init__(self) -> None:
+        self._newest: Progress | None = None
+
+    @property
+    def num_in_flight(self) -> int:
+        """Our requests in flight at the last report; the most there was between two of them."""
+        return self._newest.in_flight if self._newest else 0
+
+    def then(self, show: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Return `show`, listened to."""
+
+        def both(progress: Progress) -> None:
+            self._newest = progress
+            show(progress)
+
+        return both
+
+
+class JournalTail:
+    """Reads what the load writes while it writes it: when our answers began, and their TTFT."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self._zero_s = 0.0
+        self._answered: deque[tuple[float, float]] = deque()
+
+    def answered(self) -> list[tuple[float, float]]:
+        """Return (monotonic time of the first token, TTFT) of our answers in the watched span."""
+        for line in self._new_lines():
+            if line.get("event") == "open":
+                self._zero_s = float(line["monotonic_zero"])
+            record = line.get("record")
+            if isinstance(record, dict) and record.get("ttft_s") is not None:
+                at_s = self._zero_s + record["sent_s"] + record["ttft_s"]
+                self._answered.append((at_s, float(record["ttft_s"])))
+        oldest_s = time.monotonic() - 2 * SPAN_S
+        while self._answered and self._answered[0][0] < oldest_s:
+            self._answered.popleft()
+        return list(self._answered)
+
+    def _new_lines(self) -> list[dict[str, Any]]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except OSError:
+            return []
+        whole = data.rfind(b"\n") + 1
+        self._at += whole
+        found = [msgspec.json.decode(line) for line in data[:whole].splitlines() if line.strip()]
+        return [line for line in found if isinstance(line, dict)]
 
 
 def _difference(first: Mapping[float, float], last: Mapping[float, float]) -> dict[float, float]:

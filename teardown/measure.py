@@ -12,7 +12,7 @@ import platform
 import secrets
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ import msgspec
 from teardown.credentials import api_key
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
-from teardown.limits import bill_of, refuse_beyond
+from teardown.limits import bill_of, is_open, refuse_beyond
+from teardown.live import JournalTail, LiveGuard, Ours, Shown
 from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
 from teardown.load.config import LoadConfig, Progress, StopIf
 from teardown.load.expected import CALIBRATION_FILE, calibration_for
@@ -150,6 +151,7 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
     failure: TeardownError | None = None
+    notes: list[str] = []
     config = _load_config(job, schedule, prompts_path, folder, begun)
     if config is not None:
         if calibration is not None:
@@ -157,12 +159,14 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
         try:
             _warm_up(job, config)
             with Watch(_watch_config(job), folder):
-                run_load(config, on_progress)
+                notes = _send(job, schedule, config, on_progress)
         except EngineFailed as error:
             failure = error
     died = getattr(job.target, "died", lambda: None)()
     log = job.target.log_text()
-    run, requests = _finish(job.engagement, job.settings, schedule, prompts, run_id, begun, log)
+    run, requests = _finish(
+        job.engagement, job.settings, schedule, prompts, run_id, begun, log, notes
+    )
     if died or failure:
         answered = sum(r.status == "ok" for r in requests)
         raise EngineFailed(
@@ -170,6 +174,28 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
             f"and are kept in runs/{run_id}"
         )
     return run
+
+
+def _send(job: Job, schedule: Schedule, config: LoadConfig, on_progress: OnProgress) -> list[str]:
+    """Send what is left, under the eyes of what the client allows; return what was not watched."""
+    limits = job.settings.limits
+    shown = Shown()
+    tail = JournalTail(Path(config.journal_path))
+    most = 0 if schedule.is_open else schedule.concurrency
+    guard = LiveGuard(
+        engine=read_engine(job),
+        urls=job.target.metrics_urls(),
+        rule=limits.stop_if,
+        ours=lambda: Ours(max(shown.num_in_flight, most), tail.answered()),
+    )
+
+    def look() -> str | None:
+        if not is_open(limits, dt.datetime.now()):
+            return f"limits.window ({limits.window}) has ended"
+        return guard.look() if guard.is_needed else None
+
+    run_load(config, shown.then(on_progress), stop_when=look)
+    return sorted(guard.notes)
 
 
 def finished_runs(engagement: Engagement) -> list[Run]:
@@ -236,6 +262,7 @@ def _load_config(
         attempt=len(attempts) + 1,
         time_base_s=attempts[-1].last_s if attempts else 0.0,
         stop_if=StopIf(error_ratio=error_budget(settings)),
+        max_requests_per_s=settings.limits.max_requests_per_s,
         workers=job.workers,
         listen=job.listen,
         more_runs=job.more_runs,
@@ -339,6 +366,7 @@ def _finish(
     run_id: str,
     begun: Begun,
     log: str,
+    notes: Sequence[str] = (),
 ) -> tuple[Run, list[Request]]:
     """Turn the journal into the table, certify, summarise, and write the run's record last."""
     folder = engagement.run_dir(run_id)
@@ -391,7 +419,8 @@ def _finish(
             f"attempt {number} was {segment.ended}; its requests in flight were sent again"
             for number, segment in enumerate(segments[:-1], 1)
         ]
-        + [note for attempt in attempts for note in (attempt.closed or {}).get("notes", [])],
+        + [note for attempt in attempts for note in _notes_of(attempt)]
+        + list(notes),
     )
     write_requests(folder / TABLE_FILE, requests)
     write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))
@@ -430,6 +459,14 @@ def _rate_of(requests: list[Request]) -> float | None:
     sent = [r.sent_s for r in requests if r.sent_s is not None]
     length_s = max(sent, default=0.0) - min(sent, default=0.0)
     return (len(sent) - 1) / length_s if length_s > 0 else None
+
+
+def _notes_of(attempt: Attempt) -> list[str]:
+    """Return what an attempt says of itself: lost workers, and why it stopped by itself."""
+    closed = attempt.closed or {}
+    because = closed.get("stopped_because")
+    stopped = [f"sending stopped: {because}"] if because else []
+    return [*closed.get("notes", []), *stopped]
 
 
 def _receive_lag(attempt: Attempt) -> float | None:

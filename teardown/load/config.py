@@ -1,6 +1,7 @@
 """What a load process is told, what it says while it runs, and what it leaves behind."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from teardown.errors import UsageError
@@ -41,7 +42,7 @@ class LoadConfig:
     max_in_flight caps an open loop; waiting for the cap is client wait. A closed loop is capped by
     the schedule's concurrency. workers: the load processes that share the schedule. listen: None
     has them all on this host, an address (HOST:PORT) waits for workers that join there. more_runs:
-    workers stay for another run.
+    workers stay for another run. max_requests_per_s: closed loops and conversations send no faster.
     """
 
     SCHEMA: ClassVar[str] = "teardown.load_config/1"
@@ -63,6 +64,7 @@ class LoadConfig:
     ramp_s: float = 0.0
     ramp_from_s: float = 0.0
     max_in_flight: int | None = None
+    max_requests_per_s: float | None = None
     skip: list[str] = field(default_factory=list)
     attempt: int = 1
     time_base_s: float = 0.0
@@ -86,8 +88,17 @@ class LoadConfig:
             raise UsageError(f"ramp_s is {self.ramp_s:g}; it must not be below 0")
         if self.max_in_flight is not None and self.max_in_flight < 1:
             raise UsageError(f"max_in_flight is {self.max_in_flight}; it must be at least 1")
+        if self.max_requests_per_s is not None and self.max_requests_per_s <= 0:
+            raise UsageError(
+                f"max_requests_per_s is {self.max_requests_per_s:g}; it must be above 0"
+            )
         if self.workers < 1:
             raise UsageError(f"{self.workers} load workers cannot send; ask for at least 1")
+
+
+def stop_path(config: LoadConfig) -> Path:
+    """Return where the reason lies for which a process is asked (SIGUSR1) to stop by itself."""
+    return Path(config.result_path).with_suffix(".stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ know which of them ran.
 
 import locust  # noqa: F401  # isort: skip  # first: it patches what the others use
 import logging
-import signal
 import sys
 import time
 import zlib
@@ -43,13 +42,13 @@ from teardown.load.messages import (
 from teardown.load.process import (
     EXIT_INTERRUPTED,
     PROGRESS_EVERY_S,
-    STOPPED_BY_USER,
     die_with_parent,
     end_now,
     exit_code,
     journal_error,
     opening,
     print_progress,
+    stop_on_signals,
     write_whole,
 )
 from teardown.load.roster import NUM_SAMPLES, Member
@@ -78,8 +77,7 @@ def main(arguments: list[str]) -> int:
         config = read(LoadConfig, Path(arguments[0]))
         die_with_parent(config.parent_pid)
         master = Master(config)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            gevent.signal_handler(number, master.stop, STOPPED_BY_USER)
+        stop_on_signals(config, master.stop)
         with Crew(config, master.hear) as crew:
             return master.lead(crew)
     except TeardownError as error:

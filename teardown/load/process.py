@@ -25,7 +25,7 @@ import msgspec
 
 from teardown.errors import TargetError, TeardownError, UsageError
 from teardown.load.client import Client, Endpoint
-from teardown.load.config import LoadConfig, LoadResult, Progress
+from teardown.load.config import LoadConfig, LoadResult, Progress, stop_path
 from teardown.load.headers import headers_of
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
@@ -120,8 +120,7 @@ class Sending:
 
     def run(self) -> int:
         """Send everything, write the result; return the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            gevent.signal_handler(number, self.stop, STOPPED_BY_USER)
+        stop_on_signals(self._config, self.stop)
         result = self.send()
         write_whole(Path(self._config.result_path), to_json(result))
         return exit_code(result)
@@ -189,6 +188,21 @@ class Sending:
 
     def _print_progress(self) -> None:
         print_progress(self._sender.progress)
+
+
+def stop_on_signals(config: LoadConfig, stop: Callable[[str], None]) -> None:
+    """Call `stop` for SIGTERM and SIGINT, and for SIGUSR1 with the reason that lies in a file."""
+
+    def asked() -> None:
+        try:
+            because = stop_path(config).read_text(encoding="utf-8")
+        except OSError:
+            because = "the process that asked for the load said so"
+        stop(because)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        gevent.signal_handler(number, stop, STOPPED_BY_USER)
+    gevent.signal_handler(signal.SIGUSR1, asked)
 
 
 def opening(

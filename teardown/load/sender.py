@@ -26,6 +26,7 @@ from teardown.load.config import LoadConfig, Progress
 from teardown.load.exchange import Exchange
 from teardown.load.history import Message, answered, heard_until, next_turn, pieces_of
 from teardown.load.journal_writer import JournalWriter
+from teardown.load.pace import Pace
 from teardown.load.prompts import Prompts
 from teardown.load.record import Place, RequestParts, to_request
 from teardown.load.slots import Slots
@@ -62,6 +63,7 @@ class Sender:
         self._speech = schedule.speech
         is_capped = not (schedule.is_open or schedule.is_live)
         self._slots = Slots(max(schedule.concurrency, 1) if is_capped else config.max_in_flight)
+        self._pace = Pace(None if self._is_open else config.max_requests_per_s)
         self._stopping = gevent.event.Event()
         self._ended: gevent.queue.SimpleQueue = gevent.queue.SimpleQueue()
         self._reader = gevent.spawn(self._read_for_ever)
@@ -125,8 +127,8 @@ class Sender:
     def _run_lane(self, items: Sequence[ScheduledRequest], delay_s: float) -> None:
         ended_s = self._config.time_base_s + delay_s
         for item in items:
-            intended_s = self._intended_s(item, ended_s)
-            if not self._wait_until(intended_s):
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
                 return
             self._send_in_turn(item, intended_s, None)
             ended_s = self.now_s
@@ -147,8 +149,8 @@ class Sender:
         """
         history: list[Message] = []
         for item in turns:
-            intended_s = self._intended_s(item, ended_s)
-            if not self._wait_until(intended_s):
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
                 break
             history = next_turn(history, self._prompts.messages(item))
             path, body = self._prompts.outgoing(item, history)
@@ -164,6 +166,14 @@ class Sender:
             heard_s = heard_until(pieces, self._speech) if self._speech else None
             ended_s = ended_s if heard_s is None else heard_s - self._zero_s
         return ended_s
+
+    def _await_turn(self, item: ScheduledRequest, ended_s: float) -> float | None:
+        """Wait until `item` may go; return that moment, None when the run is stopping."""
+        wanted_s = self._intended_s(item, ended_s)
+        if not self._wait_until(wanted_s):
+            return None
+        intended_s = self._pace.take(wanted_s)
+        return intended_s if self._wait_until(intended_s) else None
 
     def _intended_s(self, item: ScheduledRequest, ended_s: float) -> float:
         """Return a time of its own where the schedule has one, else `think_s` after `ended_s`."""

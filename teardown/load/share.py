@@ -38,6 +38,7 @@ def deal(config: LoadConfig, schedule: Schedule) -> list[Share]:
     # the lanes of sessions and calls are their own cap: one request in flight for each
     is_capped = not (schedule.is_open or schedule.is_live)
     cap = max(schedule.concurrency, 1) if is_capped else config.max_in_flight
+    most = config.max_requests_per_s
     num_busy = min(config.workers, len(groups), config.workers if cap is None else cap)
     share_by_id = {
         item.request_id: number % num_busy for number, group in enumerate(groups) for item in group
@@ -58,6 +59,7 @@ def deal(config: LoadConfig, schedule: Schedule) -> list[Share]:
             stop_if=None,
             parent_pid=None,
             max_in_flight=None if is_capped else part,
+            max_requests_per_s=most and most / max(num_busy, 1),
             ramp_s=ramp.ramp_s,
             ramp_from_s=ramp.ramp_from_s,
         )
