@@ -45,6 +45,16 @@ def _window_text(name: str, window: Window) -> list[str]:
         f"    TTFT {quantile_text(window.ttft_s)}",
         f"    E2E  {quantile_text(window.e2e_s)}",
         f"    TPOT {quantile_text(window.tpot_s)}",
+        *_voice_text(window),
+    ]
+
+
+def _voice_text(window: Window) -> list[str]:
+    if window.ttfo_s is None or window.silence_s is None:
+        return []
+    return [
+        f"    TTFO {quantile_text(window.ttfo_s)}",
+        f"    silence a turn {quantile_text(window.silence_s)}",
     ]
 
 

@@ -155,7 +155,8 @@ class Sender:
             history = next_turn(history, self._prompts.messages(item))
             path, body = self._prompts.outgoing(item, history)
             try:
-                exchange = self._send(item, path, body, intended_s, is_answer_needed=True)
+                with self._slots:
+                    exchange = self._send(item, path, body, intended_s, is_answer_needed=True)
             except Aborted:
                 break  # thrown just after the request had ended by itself
             ended_s = self.now_s

@@ -142,6 +142,13 @@ def test_a_busy_queue_that_the_stack_can_serve_is_not_growing() -> None:
     assert num_growing(0.8) <= 3
 
 
+def test_a_load_that_is_meant_to_rise_is_not_called_unsteady() -> None:
+    run = queue(1.6, seed=3)
+    asked = conditions(is_open=True, rate_per_s=12.8, num_intended=120)
+    assert level(certify(run, asked), "unsteady") == "invalid"
+    assert level(certify(run, replace(asked, is_stationary=False)), "unsteady") == "ok"
+
+
 def test_a_moved_clock_is_flagged() -> None:
     assert level(certify(closed_run(), conditions(clock_moved_s=0.06)), "clock") == "invalid"
 

@@ -1,6 +1,7 @@
 """Conversations and calls, as they are really sent: history, failures, what is heard."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,36 @@ def test_the_models_own_answers_become_the_history_and_are_not_kept(tmp_path: Pa
     ]
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"quagga" not in kept
+
+
+def test_a_user_ends_one_conversation_before_the_next_whatever_the_order_of_lines(
+    tmp_path: Path,
+) -> None:
+    items = [replace(conversation(n, turn), lane=0) for turn in range(3) for n in range(2)]
+    plan = schedule(items, kind="sessions", concurrency=1)
+    with FakeEngine(chat_stream(ANSWER, first_ms=5, gap_ms=2)) as fake:
+        config = load_config(tmp_path, fake.url, plan, prompts=LINES)
+        run_load(config, lambda _: None)
+        asked = [body["messages"][-1]["content"] for body in fake.bodies]
+    assert asked == [f"question {n}{turn}" for n in range(2) for turn in range(3)]
+
+
+def test_a_user_of_a_ramp_begins_at_its_time(tmp_path: Path) -> None:
+    items = [
+        item(0, lane=0),
+        item(1, lane=1, intended_s=0.3),
+        item(2, lane=1),
+    ]
+    plan = schedule(items, kind="ramp", concurrency=2)
+    with FakeEngine(chat_stream(ANSWER, first_ms=5, gap_ms=2)) as fake:
+        config = load_config(tmp_path, fake.url, plan)
+        run_load(config, lambda _: None)
+    first, second, third = read_journal(Path(config.journal_path)).requests
+    assert first.sent_s is not None
+    assert second.sent_s is not None
+    assert third.sent_s is not None
+    assert first.sent_s < 0.2
+    assert 0.3 <= second.sent_s < third.sent_s
 
 
 def test_a_failed_turn_leaves_the_rest_of_its_session_unsent(tmp_path: Path) -> None:
