@@ -63,7 +63,7 @@ def plan_context(
     cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
     schedule = read(Schedule, engagement.schedule_path(run.workload))
     hardware = settings.hardware
-    facts = model_facts(run)
+    facts = model_facts(run, engagement.run_dir(run.run))
     return PlanContext(
         run=run,
         attribution=attribution,

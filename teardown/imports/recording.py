@@ -25,6 +25,7 @@ from teardown.records import Options, Request, Stack
 
 SOURCE: Final = "recording"
 META: Final = ("t_start", "t_end", "engine", "gpu")
+CLIENT: Final = re.compile(r"client(\d{1,6})\.json(\.gz)?")
 URL: Final = "http://recorded.invalid/metrics"
 # Their names of what NVML says -> ours.
 GPU_NAMES: Final = {
@@ -49,8 +50,8 @@ def recognises(folder: Path) -> bool:
 
 def clients_of(folder: Path) -> list[Path]:
     """Return the results of the clients, in the order of their numbers."""
-    found = [p for p in folder.glob("client*.json*") if re.fullmatch(r"client\d+\.json(\.gz)?", p.name)]  # fmt: skip
-    return sorted(found, key=lambda p: (int(re.findall(r"\d+", p.name)[0]), p.name))
+    found = {p: m for p in folder.glob("client*") if (m := CLIENT.fullmatch(p.name))}
+    return sorted(found, key=lambda p: (int(found[p][1]), p.name))
 
 
 def read(folder: Path) -> list[Found]:
@@ -185,14 +186,15 @@ def _metrics(
 
 
 def _hit_ratio(pages: list[str], where: str) -> float | None:
-    """Return cached over prompt tokens between the first page and the last."""
+    """Return cached over prompt tokens between the first page and the last; every page is read."""
     if len(pages) < 2:
         return None
     engine = engine_by_name("llama.cpp" if "llamacpp:" in pages[-1] else "vllm")
     try:
-        first, last = engine.counters(pages[0]), engine.counters(pages[-1])
-    except TargetError as error:
+        seen = [engine.counters(page) for page in pages]
+    except (TargetError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
+    first, last = seen[0], seen[-1]
     if None in (first.cached_tokens, last.cached_tokens, first.prompt_tokens, last.prompt_tokens):
         return None
     prompt = (last.prompt_tokens or 0.0) - (first.prompt_tokens or 0.0)
