@@ -81,7 +81,11 @@ def _found(node: Node, version: str | None) -> Found:
     end = node.get("scheduler_metrics").get("end_time").number() or zero
     lost = list(LOST)
     if made is not None and made > len(requests):
-        lost.insert(0, f"{made - len(requests)} of {made} requests: the report holds a sample")
+        lost.insert(
+            0,
+            f"{made - len(requests)} of {made} requests: they are not in the report, which holds a "
+            "sample, or were never sent",
+        )
     if not requests:
         lost = ["every request: the report holds aggregates alone"]
     backend = config.get("backend")

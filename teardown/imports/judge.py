@@ -40,7 +40,7 @@ def judge(found: Found, error_budget: float | None) -> Validity:
     conditions = Conditions(
         is_open=load.is_open,
         concurrency=load.concurrency,
-        rate_per_s=load.rate_per_s,
+        rate_per_s=intended_rate(found.requests) or load.rate_per_s,
         num_intended=len(found.requests),
         reusable_ratio=0.0,
         clock_moved_s=None,
@@ -71,8 +71,13 @@ def _client_limited(check: ValidityReason) -> ValidityReason:
 
 def _schedule(check: ValidityReason, found: Found) -> ValidityReason:
     load = found.load
-    if not load.is_open or any(r.intended_s is not None for r in found.requests):
+    if not load.is_open:
         return check
+    intended = intended_rate(found.requests)
+    if intended is not None:
+        asked = "" if load.rate_per_s is None else f", {load.rate_per_s:.3g} asked"
+        text = f"{check.text}; their intended times come to {intended:.3g} a second{asked}"
+        return replace(check, text=text)
     measure = "1 - achieved over asked rate"
     unknown = replace(check, measure=measure, value=None, level="ok")
     rate = achieved_rate(found.requests)
@@ -99,10 +104,18 @@ def _schedule(check: ValidityReason, found: Found) -> ValidityReason:
 
 def achieved_rate(requests: Sequence[Request]) -> float | None:
     """Return requests per second from the first send to the last; None below 3 requests."""
-    sent = [r.sent_s for r in requests if r.sent_s is not None]
-    if len(sent) < 3 or max(sent) <= min(sent):
+    return _rate([r.sent_s for r in requests if r.sent_s is not None])
+
+
+def intended_rate(requests: Sequence[Request]) -> float | None:
+    """Return the rate of the intended times; None below 3 requests that have one."""
+    return _rate([r.intended_s for r in requests if r.intended_s is not None])
+
+
+def _rate(times: Sequence[float]) -> float | None:
+    if len(times) < 3 or max(times) <= min(times):
         return None
-    return (len(sent) - 1) / (max(sent) - min(sent))
+    return (len(times) - 1) / (max(times) - min(times))
 
 
 def _warm_cache(check: ValidityReason, found: Found) -> ValidityReason:

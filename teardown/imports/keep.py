@@ -163,7 +163,6 @@ def _keep(
     summary = None
     if found.requests and validity.verdict != "invalid":
         summary = _summary(found, settings.promises)
-    whole = _summary(found, settings.promises) if found.requests else None
     origin = Origin(
         source=found.source,
         tool=found.tool,
@@ -172,7 +171,7 @@ def _keep(
         sha256=sha,
         part=part,
         cannot_recover=found.lost,
-        stated=[_with_ours(s, whole) for s in found.stated],
+        stated=[_with_ours(s, summary) for s in found.stated],
         numbers="recomputed" if found.requests else "stated",
     )
     run_id = engagement.new_run_id(STACK, found.workload)

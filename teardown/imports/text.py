@@ -16,18 +16,20 @@ def imported_text(imported: Imported) -> str:
     """Return the runs or the traffic, and what cannot be recovered."""
     if isinstance(imported, ImportedTraffic):
         return _traffic_text(imported.traffic, str(imported.trace))
-    blocks = [_run_block(one) for one in imported]
+    blocks = [_run_block(one, is_only=len(imported) == 1) for one in imported]
     lost = list(dict.fromkeys(s for one in imported for s in one.origin.cannot_recover))
     return "\n".join([*blocks, *_lost_lines(lost)])
 
 
-def _run_block(one: ImportedRun) -> str:
+def _run_block(one: ImportedRun, *, is_only: bool) -> str:
+    """Return one run; what the tool itself stated is shown where there is but one."""
     notes = [note for note in one.run.notes if not note.startswith("cannot be recovered: ")]
     lines = [run_text(replace(one.run, notes=notes))]
     if not one.is_new:
         lines.append("  this file was imported before; nothing was added")
-    if one.origin.stated:
-        lines.append(f"  as {one.origin.tool} states it (recomputed by our definitions):")
+    if one.origin.stated and is_only:
+        ours = " (recomputed by ours)" if one.run.summary is not None else ""
+        lines.append(f"  as {one.origin.tool} states it by its own definitions{ours}:")
         lines += [_stated_line(stated) for stated in one.origin.stated]
     return "\n".join(lines)
 
