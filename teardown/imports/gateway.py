@@ -58,8 +58,13 @@ def read(path: Path, mapping: str | None) -> Log:
     names = dict.fromkeys(name for values, _ in lines for name in values)
     columns = columns_of(mapping, list(names), str(path))
     rows = [_row(values, columns, where) for values, where in lines]
-    lost = [f"{name}: the log has no column for it"
-            for name in ("output_tokens", "session") if name not in columns]  # fmt: skip
+    lost = []
+    if "output_tokens" not in columns:
+        lost.append(
+            "output lengths: the log has no column for them; every request asks for a token"
+        )
+    if "session" not in columns:
+        lost.append("sessions: the log has no column for them, so every request stands alone")
     if "hashes" not in columns and "text" not in columns:
         lost.append("prefix reuse: the log has neither block hashes nor texts")
     return Log(rows=sorted(rows, key=lambda row: row.at_s), columns=columns, lost=lost)

@@ -68,7 +68,9 @@ def _traffic_text(traffic: Traffic, trace: str) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
+    if value is None:
+        return "unknown"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def _percent(value: float | None) -> str:
@@ -79,9 +81,9 @@ def _lengths(found: Quantiles) -> str:
     if found.mean is None:
         return "unknown"
     shown = [
-        f"{name} {estimate.value:.0f}"
+        f"{name} {_number(estimate.value)}"
         for name in SHOWN
         if (estimate := getattr(found, name)) is not None
     ]
     withheld = "" if len(shown) == len(SHOWN) else f"; the rest withheld: n = {found.n} too small"
-    return f"mean {found.mean:.0f}{', ' if shown else ''}{', '.join(shown)}{withheld}"
+    return f"mean {_number(found.mean)}{', ' if shown else ''}{', '.join(shown)}{withheld}"
