@@ -84,5 +84,7 @@ def test_a_unit_that_is_no_time_is_named(tmp_path: Path) -> None:
     lines[3]["metrics"]["time_to_first_token"]["unit"] = "furlong"
     path = tmp_path / "profile.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(UsageError, match="line 4: metrics.time_to_first_token.unit is 'furlong'"):
+    with pytest.raises(
+        UsageError, match=r"line 4: metrics\.time_to_first_token\.unit is 'furlong'"
+    ):
         aiperf.read(path)
