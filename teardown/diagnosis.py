@@ -54,6 +54,7 @@ def newest_run(engagement: Engagement, run_id: str | None) -> Run:
     loads = engagement.settings().workloads
     every = valid_runs(engagement, "before")
     runs = [r for r in every if loads and level_named(loads[0], r.workload)] or every
+    runs = runs or valid_runs(engagement, "imported")
     if not runs:
         raise UsageError(
             f"there is no valid run of stack `before`; `teardown measure {engagement.folder}` "
@@ -74,7 +75,7 @@ def run_data(engagement: Engagement, settings: Settings, run: Run) -> RunData:
     """Return everything that the folder holds about `run`; what is missing is named in `absent`."""
     folder = engagement.run_dir(run.run)
     absent: dict[str, str] = {}
-    model = model_facts(run)
+    model = model_facts(run, folder)
     if model is None:
         absent["model"] = f"the files of {run.target.model} are not on this host"
     hardware = hardware_facts(engagement, settings, folder)
@@ -109,15 +110,18 @@ def reuse_of(engagement: Engagement, run: Run) -> float | None:
     return reusable_ratio([prompts[r.prompt] for r in schedule.requests])
 
 
-def model_facts(run: Run) -> ModelFacts | None:
-    """Return what the run's model costs to read; None where its files are not on this host."""
+def model_facts(run: Run, folder: Path) -> ModelFacts | None:
+    """Return what the run's model costs to read; None where its files are not on this host.
+
+    folder: the run's own, where the config.json of an imported run is kept.
+    """
     path = Path(run.target.model)
     options = {**run.target.options, **run.target.effective}
     if path.is_file():
         return facts_of_gguf(path, options)
-    config = path / "config.json"
-    if config.is_file():
-        return facts_of_config(json.loads(config.read_text(encoding="utf-8")), options)
+    for config in (path / "config.json", folder / "model_config.json"):
+        if config.is_file():
+            return facts_of_config(json.loads(config.read_text(encoding="utf-8")), options)
     return None
 
 

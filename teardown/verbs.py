@@ -180,13 +180,33 @@ def _measured(folder: Path, runs: list[Any]) -> dict[str, Any]:
 
 @click.command("import")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--into", "folder", required=True, type=click.Path(path_type=Path))
-@click.option("--model-config", type=click.Path(path_type=Path))
-@click.option("--gpu")
+@click.option("--into", "folder", required=True, metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--from", "kind", help="the kind of file, where its content does not tell")
+@click.option("--map", "mapping", help="columns of a gateway's log: ts=arrival,prompt=input_tokens")
+@click.option("--model-config", type=click.Path(path_type=Path), help="the model's config.json")
+@click.option("--gpu", help="what it ran on, such as H200")
 @JSON
-def import_(path: Path, **_: Any) -> None:
-    """Read another tool's result, a recording folder, gateway logs, a Prometheus range."""
-    not_yet("import", f"{path} cannot be read yet; measure with the kit itself")
+def import_(path: Path, folder: Path, as_json: bool, **options: Any) -> None:
+    """Read another tool's result, a recording folder or a gateway's log into DIR.
+
+    \b
+    teardown import result.json --into shop             vllm bench serve, GuideLLM, AIPerf
+    teardown import gateway.csv --into shop --map ts=arrival,prompt=input_tokens
+    """
+    from teardown.imports.keep import Asked, import_path, to_documents
+    from teardown.imports.text import imported_text
+
+    imported = import_path(path, folder, Asked(**options))
+    if as_json:
+        emit_json(to_documents(imported))
+        return
+    click.echo(imported_text(imported))
+    if isinstance(imported, list):
+        click.echo(f"next: teardown diagnose {folder} --run {imported[-1].run.run}")
+    else:
+        name = imported.traffic.workload
+        entry = f"{{name: {name}, kind: trace, trace: {imported.trace.relative_to(folder)}}}"
+        click.echo(f"next: add under workloads: in {folder}/engagement.yaml: {entry}")
 
 
 @click.command()

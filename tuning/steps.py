@@ -62,19 +62,22 @@ def plan_context(
     output = sorted(r.output_tokens for r in good if r.output_tokens)
     both = [r.prompt_tokens + r.output_tokens for r in good if r.prompt_tokens and r.output_tokens]
     cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
-    schedule = read(Schedule, engagement.schedule_path(run.workload))
+    path = engagement.schedule_path(run.workload)
+    schedule = read(Schedule, path) if path.exists() else None  # an imported run has none
     hardware = settings.hardware
-    facts = model_facts(run)
+    facts = model_facts(run, engagement.run_dir(run.run))
     return PlanContext(
         run=run,
         attribution=attribution,
         stack=run.target,
-        concurrency=schedule.concurrency if schedule.kind == "closed" else _peak(run),
+        concurrency=schedule.concurrency if schedule and schedule.kind == "closed" else _peak(run),
         num_cpus=os.cpu_count() or 1,
         prompt_tokens_p50=round(quantile(prompt, 0.5)) if prompt else 0,
         prompt_tokens_p99=round(quantile(prompt, 0.99)) if prompt else 0,
         output_tokens_p50=round(quantile(output, 0.5)) if output else 0,
-        output_tokens_max=max(r.max_tokens for r in schedule.requests),
+        output_tokens_max=max(
+            (r.max_tokens for r in schedule.requests) if schedule else output, default=0
+        ),
         max_context_tokens=max(both, default=0),
         reusable_tokens_ratio=reuse_of(engagement, run),
         cached_tokens_ratio=sum(cached) / sum(prompt) if cached and prompt else None,

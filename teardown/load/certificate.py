@@ -55,13 +55,17 @@ def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
         _steady(final, conditions),
         _clock(conditions),
     ]
+    return validity_of(checks, _error_bar(conditions))
+
+
+def validity_of(checks: list[ValidityReason], error_bar: ErrorBar | None = None) -> Validity:
+    """Return the verdict on `checks`: the worst level of all of them."""
     worst = {c.level for c in checks}
-    verdict = "invalid" if "invalid" in worst else "warnings" if "warn" in worst else "valid"
     return Validity(
-        verdict=verdict,  # type: ignore[arg-type]  # one of the three literals by construction
+        verdict="invalid" if "invalid" in worst else "warnings" if "warn" in worst else "valid",
         reasons=[c for c in checks if c.level != "ok"],
         checks=checks,
-        error_bar=_error_bar(conditions),
+        error_bar=error_bar,
     )
 
 
