@@ -121,7 +121,7 @@ class Crew:
         def hear(environment: Any, msg: Any, **_: Any) -> None:
             heard_s = time.monotonic()
             try:
-                message = from_data(kind, msg.data)
+                message: object = from_data(kind, msg.data)
             except msgspec.ValidationError as error:
                 log.error("a message of worker %s cannot be read: %s", msg.node_id, error)
                 return

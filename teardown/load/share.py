@@ -19,6 +19,13 @@ class Share(NamedTuple):
     schedule: Schedule
 
 
+class Ramp(NamedTuple):
+    """When a worker's first lane starts, and the time over which its lanes do. Seconds."""
+
+    from_s: float
+    over_s: float
+
+
 def deal(config: LoadConfig, schedule: Schedule) -> list[Share]:
     """Return a share for each of `config.workers`, named "1", "2" and so on.
 
@@ -40,6 +47,7 @@ def deal(config: LoadConfig, schedule: Schedule) -> list[Share]:
     shares = []
     for number, items in enumerate(dealt):
         part = None if cap is None or not items else _part(cap, number, num_busy)
+        ramp = _ramp(config.ramp_s, number, num_busy, len(groups))
         own = replace(
             config,
             worker=str(number + 1),
@@ -49,7 +57,8 @@ def deal(config: LoadConfig, schedule: Schedule) -> list[Share]:
             stop_if=None,
             parent_pid=None,
             max_in_flight=part if is_open else None,
-            **_ramp(config.ramp_s, number, num_busy, len(groups)),
+            ramp_s=ramp.over_s,
+            ramp_from_s=ramp.from_s,
         )
         concurrency = schedule.concurrency if is_open else (part or 0)
         shares.append(Share(own, replace(schedule, requests=items, concurrency=concurrency)))
@@ -73,12 +82,14 @@ def _part(whole: int, number: int, num_parts: int) -> int:
     return whole // num_parts + (number < whole % num_parts)
 
 
-def _ramp(ramp_s: float, number: int, num_busy: int, num_lanes: int) -> dict[str, float]:
-    """Return the ramp settings by which this worker's lanes start when one process would start
-    them: lane number + k * num_busy after as many steps of ramp_s / num_lanes.
+def _ramp(ramp_s: float, number: int, num_busy: int, num_lanes: int) -> Ramp:
+    """Return the ramp that starts this worker's lanes when one process would start them.
+
+    Its k-th lane is lane `number + k * num_busy` of the run, whose lanes are `ramp_s / num_lanes`
+    apart.
     """
     if ramp_s == 0 or number >= num_busy:
-        return {"ramp_s": 0.0, "ramp_from_s": 0.0}
+        return Ramp(from_s=0.0, over_s=0.0)
     step_s = ramp_s / num_lanes
     num_own = len(range(number, num_lanes, num_busy))
-    return {"ramp_s": step_s * num_busy * num_own, "ramp_from_s": step_s * number}
+    return Ramp(from_s=step_s * number, over_s=step_s * num_busy * num_own)

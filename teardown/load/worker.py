@@ -178,15 +178,16 @@ class Worker:
             schedule, prompts = zlib.decompress(work.schedule), zlib.decompress(work.prompts)
         except (msgspec.ValidationError, zlib.error) as error:
             raise UsageError(f"the master's share cannot be read: {error}") from error
-        paths = {"schedule_path": "schedule.json", "prompts_path": "prompts.jsonl"}
+        schedule_path, prompts_path = self._folder / "schedule.json", self._folder / "prompts.jsonl"
         try:
-            (self._folder / paths["schedule_path"]).write_bytes(schedule)
-            (self._folder / paths["prompts_path"]).write_bytes(prompts)
+            schedule_path.write_bytes(schedule)
+            prompts_path.write_bytes(prompts)
         except OSError as error:
             raise TargetError(f"{self._folder} cannot be written: {error.strerror}") from error
         return replace(
             config,
-            **{name: str(self._folder / file) for name, file in paths.items()},
+            schedule_path=str(schedule_path),
+            prompts_path=str(prompts_path),
             journal_path=str(self._journal),
             result_path=str(self._folder / "load.json"),
         )
@@ -234,7 +235,7 @@ class Worker:
         def hear(environment: Any, msg: Any, **_: Any) -> None:
             self._heard_s = time.monotonic()
             try:
-                message = from_data(kind, msg.data)
+                message: object = from_data(kind, msg.data)
             except msgspec.ValidationError as error:
                 log.error("a message of the master cannot be read: %s", error)
                 return
