@@ -12,6 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -364,15 +365,7 @@ class Master:
         return time.monotonic() - zero_s + self._config.time_base_s
 
     def _say(self, text: str) -> None:
-        now = Progress(
-            done=self._merge.num_done,
-            total=self._total,
-            in_flight=self._merge.num_in_flight,
-            errors=self._merge.num_failed,
-            elapsed_s=0.0,
-            says=text,
-        )
-        print_progress(now)
+        print_progress(replace(self._progress, says=text))
 
     def _journal_failed(self, error: OSError) -> None:
         self._journal_error = error
