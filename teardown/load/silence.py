@@ -7,6 +7,7 @@ chunks, and a word as 4/3 tokens (OpenAI's rule of thumb for English). A chunk o
 played from max(end of the one before, its arrival); what arrives later than that end is silence.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from teardown.records import Request, Speech
@@ -19,16 +20,20 @@ def silence_of(request: Request, speech: Speech) -> float | None:
     if request.ttfo_s is None:
         return None
     wait_s = max(request.client_wait_s or 0.0, 0.0)
-    return speech.endpointing_s + wait_s + request.ttfo_s + _stalled_s(request, speech)
+    answer_s = (request.sent_s or 0.0) + request.ttfo_s
+    stalled_s = stalled(answer_s, request.output_tokens or 0, request.chunk_s, speech)
+    return speech.endpointing_s + wait_s + request.ttfo_s + stalled_s
 
 
-def _stalled_s(request: Request, speech: Speech) -> float:
-    answer_s = (request.sent_s or 0.0) + (request.ttfo_s or 0.0)
-    chunks = [stamp_s for stamp_s in request.chunk_s if stamp_s >= answer_s]
-    if not request.output_tokens or not chunks:
+def stalled(
+    answer_s: float, output_tokens: float, chunk_s: Sequence[float], speech: Speech
+) -> float:
+    """Return the waiting for words in an answer whose text begins at `answer_s`, in seconds."""
+    chunks = [stamp_s for stamp_s in chunk_s if stamp_s >= answer_s]
+    if not output_tokens or not chunks:
         return 0.0
     tokens_per_s = speech.words_per_minute * TOKENS_PER_WORD / 60
-    played_s = request.output_tokens / len(request.chunk_s) / tokens_per_s
+    played_s = output_tokens / len(chunk_s) / tokens_per_s
     end_s, stalled_s = chunks[0] + played_s, 0.0
     for arrived_s in chunks[1:]:
         stalled_s += max(arrived_s - end_s, 0.0)

@@ -44,6 +44,7 @@ class SseParser:
         self._kind = ""
         self._skip_newline = False
         self._is_first_line = True
+        self._is_between = False  # nothing of an event or a line end is pending
 
     def feed(
         self, data: bytes, stamp_s: float, *, is_own_stamp: bool = True, is_drained: bool = True
@@ -56,6 +57,9 @@ class SseParser:
         previous_s = self._stamp_s
         if is_drained:
             self._stamp_s = stamp_s
+        if self._is_between and _is_one_event(data):
+            text = data[6:-2].decode("utf-8", errors="replace")
+            return [Event(text, "message", previous_s, stamp_s, is_own_stamp)]
         found: list[tuple[str, str]] = []
         start = 0
         if data and self._skip_newline:
@@ -75,6 +79,8 @@ class SseParser:
         self._partial += data[start:]
         if start == len(data) and data.endswith(b"\r"):
             self._skip_newline = True
+        is_pending = self._partial or self._data or self._kind or self._skip_newline
+        self._is_between = not is_pending and not self._is_first_line
         is_exact = is_own_stamp and len(found) == 1 and ended_at == len(data)
         return [Event(text, kind, previous_s, stamp_s, is_exact) for text, kind in found]
 
@@ -95,3 +101,13 @@ class SseParser:
         data, kind = self._data, self._kind
         self._data, self._kind = [], ""
         return ("\n".join(data), kind or "message") if data else None
+
+
+def _is_one_event(data: bytes) -> bool:
+    """True for the one shape that nearly every read of a stream has: one event, one data line."""
+    return (
+        data.startswith(b"data: ")
+        and data.endswith(b"\n\n")
+        and data.find(b"\n") == len(data) - 2
+        and b"\r" not in data
+    )

@@ -1,13 +1,36 @@
 """The summary of one run: plateau and whole run, by the formulas of DEFINITIONS.md."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
-from teardown.load.silence import silence_of
-from teardown.records import Request, Speech, Summary, Window
-from teardown.settings import Limit, Promises
+import numpy as np
+
+from teardown.load.columns import Flags, Numbers, RunColumns, columns_of, read_columns
+from teardown.load.silence import stalled
+from teardown.records import Quantiles, Request, Speech, Summary, Window
+from teardown.settings import Promises
 from teardown.stats import proportion, quantiles
+
+
+class Span(NamedTuple):
+    """A window of a run, both ends inside; seconds from the run's start."""
+
+    start_s: float
+    end_s: float
+
+
+class Shape(TypedDict):
+    """How a run was asked to be.
+
+    is_live: conversations, where a user counts as present from the first turn to the last answer
+    and a turn is judged from its intended time. speech: as of a voice schedule.
+    """
+
+    concurrency: int
+    is_open: bool
+    is_live: NotRequired[bool]
+    speech: NotRequired[Speech | None]
 
 
 def last_attempts(requests: Iterable[Request]) -> list[Request]:
@@ -20,177 +43,204 @@ def last_attempts(requests: Iterable[Request]) -> list[Request]:
     return list(last.values())
 
 
-def summarise(
-    requests: Sequence[Request],
-    promises: Promises,
-    *,
-    concurrency: int,
-    is_open: bool,
-    is_live: bool = False,
-    speech: Speech | None = None,
-) -> Summary:
-    """Return both windows of a run; `requests` holds every attempt, the last one counts.
-
-    is_live: conversations, where a user counts as present from the first turn to the last answer
-    and a turn is judged from its intended time. speech: as of a voice schedule.
-    """
-    final = _placed(last_attempts(requests))
-    start, end = span(final)
-    plateau = plateau_of(final, concurrency=concurrency, is_open=is_open, is_live=is_live)
-    is_timed = is_open or is_live
-    return Summary(
-        num_by_status=dict(sorted(Counter(r.status for r in final).items())),
-        plateau=_window(final, promises, *plateau, is_open=is_timed, speech=speech),
-        whole=_window(final, promises, start, end, is_open=is_timed, speech=speech),
-    )
+def summarise(requests: Sequence[Request], promises: Promises, **shape: Unpack[Shape]) -> Summary:
+    """Return both windows of a run; `requests` holds every attempt, the last one counts."""
+    return summarise_columns(columns_of(requests), promises, **shape)
 
 
-def _placed(requests: Sequence[Request]) -> list[Request]:
-    """Return `requests` with turns that were never sent placed where their session ended.
-
-    Such a turn had no time of its own, and would otherwise be a miss in no window.
-    """
-    ended: dict[str | None, float] = {}
-    for request in requests:
-        if request.sent_s is not None:
-            ended[request.session] = max(ended.get(request.session, 0.0), _end(request))
-    return [
-        request
-        if _begin(request) is not None
-        else replace(request, intended_s=ended.get(request.session, 0.0))
-        for request in requests
-    ]
-
-
-def span(requests: Sequence[Request]) -> tuple[float, float]:
-    """Return first send (or intention) and last end of a run, in seconds from its start."""
-    starts = [t for r in requests if (t := _begin(r)) is not None]
-    return min(starts, default=0.0), max((_end(r) for r in requests), default=0.0)
+def summarise_table(path: Path, promises: Promises, **shape: Unpack[Shape]) -> Summary:
+    """Return both windows of a run from its table on disk; UsageError where that is none."""
+    return summarise_columns(read_columns(path), promises, **shape)
 
 
 def plateau_of(
     requests: Sequence[Request], *, concurrency: int, is_open: bool, is_live: bool = False
-) -> tuple[float, float]:
+) -> Span:
+    """Return the window from the first moment at the asked load to the last."""
+    return plateau_of_columns(
+        columns_of(requests), concurrency=concurrency, is_open=is_open, is_live=is_live
+    )
+
+
+def summarise_columns(run: RunColumns, promises: Promises, **shape: Unpack[Shape]) -> Summary:
+    """Return both windows of a run; its chunks are read once, twice where speech is judged."""
+    is_open, is_live = shape["is_open"], shape.get("is_live", False)
+    speech = shape.get("speech")
+    plateau_span = plateau_of_columns(
+        run, concurrency=shape["concurrency"], is_open=is_open, is_live=is_live
+    )
+    spans = [plateau_span, whole_span(run)]
+    silence_s = None if speech is None else _silence(run, speech)
+    tokens = _tokens_within(run, spans)
+    plateau, whole = (
+        _window(run, promises, span, tokens=count, is_timed=is_open or is_live, silence_s=silence_s)
+        for span, count in zip(spans, tokens, strict=True)
+    )
+    status, count = np.unique(run.status.astype(str), return_counts=True)
+    return Summary(
+        num_by_status=dict(zip(status.tolist(), count.tolist(), strict=True)),
+        plateau=plateau,
+        whole=whole,
+    )
+
+
+def whole_span(run: RunColumns) -> Span:
+    """Return first send (or intention) and last end of a run."""
+    begun = run.begin_s[~np.isnan(run.begin_s)]
+    end = run.end_s
+    return Span(float(begun.min()) if len(begun) else 0.0, float(end.max()) if len(end) else 0.0)
+
+
+def plateau_of_columns(
+    run: RunColumns, *, concurrency: int, is_open: bool, is_live: bool = False
+) -> Span:
     """Return the window from the first moment at the asked load to the last.
 
     Open: first to last intended time. Closed: first to last moment with `concurrency` requests
     in flight, or sessions going on for `is_live`; the whole run where that was never reached.
     """
     if is_open:
-        intended = [r.intended_s for r in requests if r.intended_s is not None]
-        return (min(intended), max(intended)) if intended else span(requests)
-    spans = [(r.sent_s, _end(r)) for r in requests if r.sent_s is not None]
-    if is_live:
-        spans = _sessions(requests)
-    edges = sorted(edge for begin, end in spans for edge in ((begin, 1), (end, -1)))
-    in_flight, first, last = 0, None, None
-    for at_s, step in edges:
-        if in_flight >= concurrency and step < 0:
-            last = at_s
-        in_flight += step
-        if in_flight >= concurrency and first is None:
-            first = at_s
-    return (first, last) if first is not None and last is not None else span(requests)
+        intended = run.numbers["intended_s"]
+        intended = intended[~np.isnan(intended)]
+        if not len(intended):
+            return whole_span(run)
+        return Span(float(intended.min()), float(intended.max()))
+    begin, end = _sessions(run) if is_live else (run.numbers["sent_s"], run.end_s)
+    at_s, step = edges(begin, end)
+    in_flight = np.cumsum(step)
+    reached = np.flatnonzero(in_flight >= concurrency)
+    left = np.flatnonzero((in_flight - step >= concurrency) & (step < 0))
+    if not len(reached) or not len(left):
+        return whole_span(run)
+    return Span(float(at_s[reached[0]]), float(at_s[left[-1]]))
 
 
-def _sessions(requests: Sequence[Request]) -> list[tuple[float, float]]:
-    """Return the first send and the last end of every session that was begun."""
-    spans: dict[str | None, tuple[float, float]] = {}
-    for request in requests:
-        if request.sent_s is not None:
-            known = spans.get(request.session, (request.sent_s, _end(request)))
-            begin, end = min(known[0], request.sent_s), max(known[1], _end(request))
-            spans[request.session] = (begin, end)
-    return list(spans.values())
+def _sessions(run: RunColumns) -> tuple[Numbers, Numbers]:
+    """Return first send and last end of every session; NaN where nothing of it was sent."""
+    is_sent = ~np.isnan(run.numbers["sent_s"])
+    number = run.session[is_sent]
+    size = int(run.session.max()) + 1 if len(run.session) else 0
+    begin, end = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(begin, number, run.numbers["sent_s"][is_sent])
+    np.maximum.at(end, number, run.end_s[is_sent])
+    return np.where(np.isinf(begin), np.nan, begin), end
 
 
-def keeps_promises(request: Request, promises: Promises, *, is_open: bool) -> bool:
-    """True where every promise that this request can evaluate is kept; failures never do.
+def _silence(run: RunColumns, speech: Speech) -> Numbers:
+    """Return the silence of every turn (`silence.py`); NaN where its TTFO is not known."""
+    ttfo, tokens = run.numbers["ttfo_s"], np.nan_to_num(run.numbers["output_tokens"])
+    answer = np.nan_to_num(run.numbers["sent_s"]) + ttfo
+    wait = np.nan_to_num(np.maximum(run.client_wait_s, 0.0))
+    silent: Numbers = speech.endpointing_s + wait + ttfo
+    for batch in run.chunks():
+        for place, row in enumerate(range(batch.rows.start, batch.rows.stop)):
+            stamps = batch.stamps_s[batch.offsets[place] : batch.offsets[place + 1]].tolist()
+            if not np.isnan(ttfo[row]):
+                silent[row] += stalled(float(answer[row]), float(tokens[row]), stamps, speech)
+    return silent
+
+
+def edges(begin_s: Numbers, end_s: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the moments at which the number in flight changes, ascending, and the changes.
+
+    Requests that begin at NaN were never sent. An end comes before a start of the same moment.
+    """
+    is_sent = ~np.isnan(begin_s)
+    at_s = np.concatenate([begin_s[is_sent], end_s[is_sent]])
+    step = np.repeat([1.0, -1.0], np.count_nonzero(is_sent))
+    order = np.lexsort((step, at_s))
+    return at_s[order], step[order]
+
+
+def keeps_promises(run: RunColumns, promises: Promises, *, is_open: bool) -> Flags:
+    """True where every promise that a request can evaluate is kept; failures never do.
 
     Open loops are judged from the intended time.
     """
-    if request.is_failed:
-        return False
-    wait = max(request.client_wait_s or 0.0, 0.0) if is_open else 0.0
-    bounds: list[tuple[Limit | None, float | None, float]] = [
-        (promises.ttft_s, request.ttft_s, wait),
-        (promises.ttfo_s, request.ttfo_s, wait),
-        (promises.tpot_s, request.tpot_s, 0.0),
-        (promises.e2e_s, request.e2e_s, wait),
-    ]
-    for limit, value, extra in bounds:
-        bound = limit.seconds if limit else None
-        if bound is not None and value is not None and value + extra > bound:
-            return False
-    return True
+    wait = np.nan_to_num(np.maximum(run.client_wait_s, 0.0)) if is_open else 0.0
+    kept = ~run.is_failed
+    for limit, name, extra in (
+        (promises.ttft_s, "ttft_s", wait),
+        (promises.ttfo_s, "ttfo_s", wait),
+        (promises.tpot_s, "tpot_s", 0.0),
+        (promises.e2e_s, "e2e_s", wait),
+    ):
+        if limit is not None and limit.seconds is not None:
+            kept &= ~(run.numbers[name] + extra > limit.seconds)  # NaN: not to be evaluated
+    return kept
 
 
 def _window(
-    requests: Sequence[Request],
+    run: RunColumns,
     promises: Promises,
-    start_s: float,
-    end_s: float,
+    span: Span,
     *,
-    is_open: bool,
-    speech: Speech | None,
+    tokens: float,
+    is_timed: bool,
+    silence_s: Numbers | None,
 ) -> Window:
-    inside = [r for r in requests if _end(r) >= start_s and (_begin(r) or 0.0) <= end_s]
-    good = [r for r in inside if not r.is_failed]
+    start_s, end_s = span
+    end = run.end_s
+    is_inside = (end >= start_s) & (np.nan_to_num(run.begin_s) <= end_s)
+    is_good = is_inside & ~run.is_failed
+    is_finished = ~run.is_failed & (start_s <= end) & (end <= end_s)
     length = end_s - start_s
-    finished = [r for r in requests if not r.is_failed and start_s <= _end(r) <= end_s]
-    kept = sum(keeps_promises(r, promises, is_open=is_open) for r in inside)
+    num_inside = int(np.count_nonzero(is_inside))
+    kept = int(np.count_nonzero(keeps_promises(run, promises, is_open=is_timed) & is_inside))
     has_promise = any((promises.ttft_s, promises.ttfo_s, promises.tpot_s, promises.e2e_s))
-    cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
+    cached = _present(run.numbers["cached_tokens"][is_good])
 
-    def of(pick: Callable[[Request], float | None]) -> list[float]:
-        return [value for r in good if (value := pick(r)) is not None]
+    num_failed = num_inside - int(np.count_nonzero(is_good))
 
-    wait = (lambda r: r.client_wait_s) if is_open else (lambda r: None)
-    num_failed = len(inside) - len(good)
+    def of(values: Numbers) -> Quantiles:
+        return quantiles(_sorted(values[is_good]), num_failed)
+
+    def per_second(count: float) -> float | None:
+        return count / length if length > 0 else None
+
     return Window(
         start_s=start_s,
         end_s=end_s,
-        num_requests=len(inside),
+        num_requests=num_inside,
         num_failed=num_failed,
-        requests_per_s=len(finished) / length if length > 0 else None,
-        output_tokens_per_s=_tokens_within(requests, start_s, end_s) / length
-        if length > 0
-        else None,
-        prompt_tokens=sum(r.prompt_tokens or 0 for r in good),
-        cached_tokens=sum(cached) if cached else None,
-        output_tokens=sum(r.output_tokens or 0 for r in good),
-        ttft_s=quantiles(of(lambda r: r.ttft_s), num_failed),
-        tpot_s=quantiles(of(lambda r: r.tpot_s), num_failed),
-        e2e_s=quantiles(of(lambda r: r.e2e_s), num_failed),
-        client_wait_s=quantiles(of(wait)),
-        max_gap_s=quantiles(of(lambda r: r.max_gap_s), num_failed),
-        attainment=proportion(kept, len(inside)) if has_promise else None,
-        goodput_per_s=kept / length if length > 0 and has_promise else None,
-        ttfo_s=quantiles(of(lambda r: r.ttfo_s)),
-        silence_s=quantiles(of(lambda r: silence_of(r, speech))) if speech else None,
+        requests_per_s=per_second(int(np.count_nonzero(is_finished))),
+        output_tokens_per_s=per_second(tokens),
+        prompt_tokens=int(np.nansum(run.numbers["prompt_tokens"][is_good])),
+        cached_tokens=int(cached.sum()) if len(cached) else None,
+        output_tokens=int(np.nansum(run.numbers["output_tokens"][is_good])),
+        ttft_s=of(run.numbers["ttft_s"]),
+        tpot_s=of(run.numbers["tpot_s"]),
+        e2e_s=of(run.numbers["e2e_s"]),
+        client_wait_s=quantiles(_sorted(run.client_wait_s[is_good]) if is_timed else []),
+        max_gap_s=of(run.numbers["max_gap_s"]),
+        attainment=proportion(kept, num_inside) if has_promise else None,
+        goodput_per_s=per_second(kept) if has_promise else None,
+        ttfo_s=of(run.numbers["ttfo_s"]),
+        silence_s=None if silence_s is None else quantiles(_sorted(silence_s[is_good])),
     )
 
 
-def _tokens_within(requests: Sequence[Request], start_s: float, end_s: float) -> float:
+def _tokens_within(run: RunColumns, spans: Sequence[Span]) -> list[float]:
     """Return output tokens by arrival: each request's tokens spread over its chunk stamps."""
-    total = 0.0
-    for request in requests:
-        if not request.output_tokens:
-            continue
-        if request.chunk_s:
-            share = sum(start_s <= t <= end_s for t in request.chunk_s) / len(request.chunk_s)
-            total += request.output_tokens * share
-        elif start_s <= _end(request) <= end_s:
-            total += request.output_tokens
-    return total
+    tokens, end = np.nan_to_num(run.numbers["output_tokens"]), run.end_s
+    totals = [0.0] * len(spans)
+    for batch in run.chunks():
+        lengths = batch.lengths
+        for index, (start_s, end_s) in enumerate(spans):
+            is_inside = (batch.stamps_s >= start_s) & (batch.stamps_s <= end_s)
+            before = np.concatenate([[0], np.cumsum(is_inside)])
+            inside = before[batch.offsets[1:]] - before[batch.offsets[:-1]]
+            ended = end[batch.rows]
+            whole = (start_s <= ended) & (ended <= end_s)
+            share = np.where(lengths > 0, inside / np.maximum(lengths, 1), whole)
+            totals[index] += float(np.sum(tokens[batch.rows] * share))
+    return totals
 
 
-def _begin(request: Request) -> float | None:
-    return request.intended_s if request.intended_s is not None else request.sent_s
+def _present(values: Numbers) -> Numbers:
+    return values[~np.isnan(values)]
 
 
-def _end(request: Request) -> float:
-    if request.e2e_s is None and request.stream_close_s is None and request.chunk_s:
-        return request.chunk_s[-1]  # cut, timed out or stopped by us: its last sign of life
-    sent = request.sent_s if request.sent_s is not None else (request.intended_s or 0.0)
-    return sent + (request.e2e_s or request.stream_close_s or 0.0)
+def _sorted(values: Numbers) -> list[float]:
+    found: list[float] = np.sort(_present(values)).tolist()
+    return found

@@ -1,7 +1,13 @@
-"""Requests as a Parquet table: one row each, and the same records when read back."""
+"""Requests as a Parquet table: one row each, and the same records when read back.
 
+The table is written and read in groups of rows, so that neither needs the memory of a whole run.
+"""
+
+import contextlib
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,15 +62,42 @@ COLUMNS: Final[dict[str, Any]] = {
 JSON_COLUMNS: Final = ("server", "reasons")
 
 
-def write_requests(path: Path, requests: list[Request]) -> None:
+SCHEMA: Final = pyarrow.schema(list(COLUMNS.items()), metadata={SCHEMA_KEY: SCHEMA_NAME.encode()})
+GROUP_ROWS: Final = 8192
+# times do not repeat: their bytes compress by place (BYTE_STREAM_SPLIT), text by dictionary
+DICTIONARY: Final = [name for name, kind in COLUMNS.items() if kind == TEXT]
+SPLIT: Final = [
+    name if kind == REAL else f"{name}.list.element"
+    for name, kind in COLUMNS.items()
+    if kind in (REAL, TIMES)
+]
+
+
+def write_requests(path: Path, requests: Iterable[Request]) -> None:
     """Write `requests` to `path`, whole or not at all."""
-    rows = [_to_row(request) for request in requests]
-    schema = pyarrow.schema(list(COLUMNS.items()), metadata={SCHEMA_KEY: SCHEMA_NAME.encode()})
-    table = pyarrow.Table.from_pylist(rows, schema=schema)
+    rest = iter(requests)
+    with writing_table(path) as write:
+        while group := list(islice(rest, GROUP_ROWS)):
+            write(pyarrow.Table.from_pylist([_to_row(request) for request in group], SCHEMA))
+
+
+@contextlib.contextmanager
+def writing_table(path: Path) -> Iterator[Callable[[pyarrow.Table], None]]:
+    """Give a function that appends tables of `SCHEMA`, each a group of rows.
+
+    `path` appears when the block has ended without an error.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            pyarrow.parquet.write_table(table, file, compression="zstd")
+            with pyarrow.parquet.ParquetWriter(
+                file,
+                SCHEMA,
+                compression="zstd",
+                use_dictionary=DICTIONARY,
+                use_byte_stream_split=SPLIT,
+            ) as writer:
+                yield writer.write_table
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -74,15 +107,30 @@ def write_requests(path: Path, requests: list[Request]) -> None:
 
 def read_requests(path: Path) -> list[Request]:
     """Read the table at `path`; UsageError where it is missing or not a table of requests."""
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    found = (table.schema.metadata or {}).get(SCHEMA_KEY, b"").decode()
+    with reading(path):
+        return [
+            _from_row(row)
+            for batch in open_table(path).iter_batches(GROUP_ROWS)
+            for row in batch.to_pylist()
+        ]
+
+
+def open_table(path: Path) -> Any:
+    """Open the table at `path`; UsageError where its schema is not ours."""
+    table = pyarrow.parquet.ParquetFile(path)
+    found = (table.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"").decode()
     if found != SCHEMA_NAME:
         raise UsageError(f"{path}: schema is {found!r}, this version reads {SCHEMA_NAME!r}")
+    return table
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while `path` is read into one sentence."""
     try:
-        return [_from_row(row) for row in table.to_pylist()]
+        yield
+    except (OSError, KeyError, pyarrow.ArrowException) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from error
 

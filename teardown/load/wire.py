@@ -10,20 +10,24 @@ import ssl
 import struct
 import sys
 import time
+from collections.abc import Callable, Sequence
 from errno import ECONNABORTED
 from operator import index
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import gevent
-from gevent import socket
+from gevent import monkey, socket
+from gevent.hub import Waiter
 
-from teardown.load.clock import Reading, StampClock
+from teardown.load.clock import StampClock
 from teardown.load.tls import Tls
 
 SO_TIMESTAMPNS: Final = 35  # asm-generic/socket.h; the socket module does not name it
 TIMESPEC: Final = struct.Struct("@qq")
 ANCILLARY_BYTES: Final = 64
+SOL_SOCKET: Final[int] = socket.SOL_SOCKET
 READABLE: Final = 1
+NativeSocket: Final = monkey.get_original("socket", "socket")
 READ_BYTES: Final = 16384
 TUNNEL_BYTES: Final = 65536  # an answer to CONNECT that is longer is none
 
@@ -46,15 +50,20 @@ class Security(NamedTuple):
 
 
 class StampedRead(NamedTuple):
-    """The bytes of one read (none at the end of the stream) and its times.
+    """The bytes of one read (none at the end of the stream), when it returned, and the kernel's
+    stamp of its newest segment, None where there is none.
 
     `is_drained`: nothing was left behind. Linux joins segments that wait, and the newest one's
     stamp is then that of all, so that a part of them may have come long before it.
     """
 
     data: bytes
-    reading: Reading
+    read_s: float
+    stamp_s: float | None
     is_drained: bool = True
+
+
+Take = Callable[[bytes, float, float | None, bool], bool]
 
 
 def resolve(host: str, port: int) -> list[Address]:
@@ -88,6 +97,8 @@ class Wire:
     def __init__(self, address: Address, clock: StampClock, security: Security | None) -> None:
         self._clock = clock
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
+        # the socket below gevent's: its reads return at once, and cost half as much
+        self._native: Any = NativeSocket(fileno=self._socket.fileno())
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(self._socket.fileno(), READABLE)
         self._tls: Tls | None = None
@@ -120,7 +131,37 @@ class Wire:
             if self._tls.pending:
                 self._socket.sendall(self._tls.take_pending())
             if plain or self._tls.is_closed:
-                return StampedRead(plain, raw.reading, raw.is_drained)
+                return raw._replace(data=plain)
+
+    def read_until(self, take: Take) -> None:
+        """Hand every read to `take` until it returns True; no bytes: the server has closed.
+
+        Plain connections are read from gevent's loop itself, without a switch of greenlets for
+        every read. Raises what `take` and reading raise.
+        """
+        if self._tls is not None or not self.has_kernel_stamps:
+            while not take(*self.read()):
+                pass
+            return
+        waiter = Waiter(self._hub)
+        recvmsg, stamped = self._native.recvmsg, self._clock.read
+
+        def on_readable() -> None:
+            try:
+                size = index(READ_BYTES)
+                data, ancillary, _, _ = recvmsg(size, ANCILLARY_BYTES)
+                if take(data, *stamped(_wall_ns(ancillary)), len(data) < size):
+                    waiter.switch(None)
+            except BlockingIOError:
+                return
+            except Exception as error:
+                waiter.throw(error)
+
+        self._readable.start(on_readable)
+        try:
+            waiter.get()
+        finally:
+            self._readable.stop()
 
     def is_usable(self) -> bool:
         """False when the server has closed or said something while nobody had asked."""
@@ -137,21 +178,20 @@ class Wire:
     def close(self) -> None:
         """Close without waiting for anything."""
         self._readable.close()
+        self._native.detach()
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _read_raw(self) -> StampedRead:
         if not self.has_kernel_stamps:
-            return StampedRead(self._socket.recv(READ_BYTES), self._clock.read(None))
-        self._hub.wait(self._readable)  # a read that finds nothing costs more than a wait
-        size = index(READ_BYTES)
-        data, ancillary, _, _ = self._socket.recvmsg(size, ANCILLARY_BYTES)
-        wall_ns = None
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
-                seconds, nanoseconds = TIMESPEC.unpack_from(payload)
-                wall_ns = seconds * 1_000_000_000 + nanoseconds
-        return StampedRead(data, self._clock.read(wall_ns), len(data) < size)
+            return StampedRead(self._socket.recv(READ_BYTES), *self._clock.read(None))
+        while True:
+            self._hub.wait(self._readable)
+            size = index(READ_BYTES)
+            with contextlib.suppress(BlockingIOError):
+                data, ancillary, _, _ = self._native.recvmsg(size, ANCILLARY_BYTES)
+                times = self._clock.read(_wall_ns(ancillary))
+                return StampedRead(data, *times, len(data) < size)
 
     def _open_tunnel(self, connect_head: bytes) -> None:
         """Ask a proxy for the way to the server (RFC 9110, 9.3.6); TLS begins behind its answer."""
@@ -178,6 +218,15 @@ class Wire:
             tls.feed(raw.data)
         if tls.pending:
             self._socket.sendall(tls.take_pending())
+
+
+def _wall_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
+    """Return the kernel's stamp in nanoseconds of wall clock; None where the read has none."""
+    for level, kind, payload in ancillary:
+        if kind == SO_TIMESTAMPNS and level == SOL_SOCKET:
+            seconds, nanoseconds = TIMESPEC.unpack_from(payload)
+            return int(seconds * 1_000_000_000 + nanoseconds)
+    return None
 
 
 def _ask_for_stamps(connection: socket.socket) -> bool:
