@@ -140,7 +140,7 @@ def _look(exchange: Exchange, sent_s: float) -> dict[str, Any]:
 def _events(exchange: Exchange, sent_s: float) -> Iterator[Event]:
     parser = SseParser(sent_s)
     for read in exchange.reads:
-        yield from parser.feed(read.data, read.stamp_s, is_kernel_stamp=read.is_kernel_stamp)
+        yield from parser.feed(read.data, read.stamp_s)
 
 
 def _parts(event: Event) -> tuple[list[dict[str, Any]], dict[str, Any]]:
