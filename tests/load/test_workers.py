@@ -257,7 +257,7 @@ def test_no_worker_outlives_a_master_that_was_killed(tmp_path: Path) -> None:
             wait_until(lambda: Path(config.journal_path).read_bytes().count(b'"start"') == 4)
             master.kill()
             master.communicate(timeout=20)
-            wait_until(lambda: not any(is_running(pid) for pid in workers), 5)
+            wait_until(lambda: not any(is_running(pid) for pid in workers), 2)
         wait_until(lambda: fake.in_flight == 0)
     journal = journal_of(config)
     assert [request.status for request in journal.requests] == ["aborted"] * 4
