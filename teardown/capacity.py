@@ -60,7 +60,9 @@ def measure_workload(job: Job, measure: MeasureLevel) -> Measured:
         return _search(job, measure)
     if job.load.kind == "voice":
         return _climb(job, measure)
-    return Measured(runs=[measure(replace(job, load=level)) for level in levels_of(job.load)])
+    *first, last = levels_of(job.load)
+    jobs = [replace(job, load=level, more_runs=True) for level in first]
+    return Measured(runs=[measure(one) for one in [*jobs, replace(job, load=last)]])
 
 
 def judge(run: Run, promised: float) -> Judged:
@@ -193,7 +195,8 @@ class _Book:
             path = self._job.engagement.run_dir(known.run) / RUN_FILE
             self._runs += [read(Run, path)] if known.verdict != "invalid" else []
             return known
-        run = measure(replace(self._job, load=load))
+        # how many levels follow is not known yet, so joined workers stay until they hear no more
+        run = measure(replace(self._job, load=load, more_runs=True))
         outcome, why = judge(run, self._result.promised)
         is_call = self._result.unit == "calls"
         window = run.summary.plateau if run.summary else None

@@ -137,8 +137,9 @@ def _emit(folder: Path, console: Console) -> None:
 
 def _doctor(folder: Path, console: Console) -> None:
     from teardown.errors import TargetError
-    from teardown.preflight import examine, render
+    from teardown.preflight import ANNOUNCEMENT, examine, render
 
+    console.say(ANNOUNCEMENT)
     findings = examine(folder, None, None)
     console.say(render([f for f in findings if f.level != "ok"]) or "every check passes")
     failed = [f for f in findings if f.level == "fail"]

@@ -18,25 +18,29 @@ from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import RUN_FILE, TABLE_FILE, prompts_file, workload_named
+from teardown.measure import (
+    RUN_FILE,
+    TABLE_FILE,
+    finished_runs,
+    prompts_file,
+    workload_named,
+)
 from teardown.records import Attribution, Run, Schedule, read
 from teardown.settings import HardwareSettings, Settings
 from teardown.workload.levels import level_named
 from teardown.workload.prompts import read_prompts, reusable_ratio
+from teardown.workload.shapes import PromptShapes
 
 
 def valid_runs(engagement: Engagement, stack: str, workload: str | None = None) -> list[Run]:
     """Return the finished runs of `stack` that are not invalid, oldest first."""
-    found = []
-    for name in engagement.run_ids():
-        path = engagement.run_dir(name) / RUN_FILE
-        if not path.exists():
-            continue
-        run = read(Run, path)
-        fits = run.stack == stack and workload in (None, run.workload)
-        if fits and run.validity.verdict != "invalid":
-            found.append(run)
-    return found
+    return [
+        run
+        for run in finished_runs(engagement)
+        if run.stack == stack
+        and workload in (None, run.workload)
+        and run.validity.verdict != "invalid"
+    ]
 
 
 def newest_run(engagement: Engagement, run_id: str | None) -> Run:
@@ -94,6 +98,9 @@ def run_data(engagement: Engagement, settings: Settings, run: Run) -> RunData:
 def reuse_of(engagement: Engagement, run: Run) -> float | None:
     """Return the fraction of prompt text that an ideal prefix cache would serve in this run."""
     try:
+        if engagement.shapes_path(run.workload).exists():
+            return read(PromptShapes, engagement.shapes_path(run.workload)).reusable_ratio
+        # a folder of before the shapes were kept
         schedule = read(Schedule, engagement.schedule_path(run.workload))
         load = workload_named(engagement.settings(), run.workload)[0]
         prompts = {p.index: p for p in read_prompts(prompts_file(engagement, load))}

@@ -4,28 +4,36 @@ A run that was cut is resumed: what was answered is kept, what was in flight is 
 again as a further attempt. The journal becomes the table only when the run is complete.
 """
 
+import datetime as dt
 import gzip
 import json
 import os
 import platform
 import secrets
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from teardown.credentials import api_key
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
+from teardown.limits import bill_of, is_open, refuse_beyond
+from teardown.live import JournalTail, LiveGuard, Ours, Shown
 from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
 from teardown.load.config import LoadConfig, Progress, StopIf
+from teardown.load.expected import CALIBRATION_FILE, calibration_for
 from teardown.load.journal import Attempt, Journal, read_journal
 from teardown.load.run import run_load
 from teardown.load.summary import summarise
 from teardown.load.table import write_requests
 from teardown.observe.watch import Watch, WatchConfig
 from teardown.records import (
+    Calibration,
     Environment,
     Regime,
     Request,
@@ -33,14 +41,18 @@ from teardown.records import (
     Schedule,
     Segment,
     Stack,
+    read,
     to_json,
 )
 from teardown.settings import Settings, WorkloadSettings
+from teardown.targets.forward import refuse_port_forward
 from teardown.targets.protocol import Target
+from teardown.workload.finder import REMOVED, TextFinder
 from teardown.workload.levels import level_named, levels_of
 from teardown.workload.made import made_prompts
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
 from teardown.workload.schedule import build_schedule, schedule_sha256
+from teardown.workload.shapes import BLOCK_CHARS, PromptShapes, block_key, shapes_of
 
 RUN_FILE = "run.json"
 BEGUN_FILE = "begun.json"
@@ -65,7 +77,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run to make: which workload, on which stack, under which name."""
+    """One run to make: which workload, on which stack, under which name.
+
+    workers, listen, more_runs: who sends it, as in `LoadConfig`.
+    """
 
     engagement: Engagement
     settings: Settings
@@ -73,15 +88,38 @@ class Job:
     target: Target
     stack: str
     resume: bool = True
+    workers: int = 1
+    listen: str | None = None
+    more_runs: bool = False
 
 
 def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
     """Return the schedule of `load`, written to the folder, its prompts and their file."""
     path = prompts_file(engagement, load)
+    if engagement.forgotten_path.exists() and not path.exists():
+        raise UsageError(
+            f"{path.name} was deleted by `teardown forget`; put the file back to measure again"
+        )
     prompts = read_prompts(path)
     schedule = build_schedule(load, prompts, path)
     write_atomic(engagement.schedule_path(load.name), to_json(schedule))
+    _keep_shapes(engagement, schedule, prompts)
     return schedule, prompts, path
+
+
+def _keep_shapes(engagement: Engagement, schedule: Schedule, prompts: list[Prompt]) -> None:
+    """Write what may be kept of the prompts for good; once for each file and level of privacy."""
+    privacy = engagement.settings().privacy
+    key = block_key(engagement.schedule_path(schedule.workload).parent)
+    by_index = {p.index: p for p in prompts}
+    shapes = PromptShapes(
+        workload=schedule.workload,
+        prompts_sha256=schedule.prompts_sha256,
+        block_chars=BLOCK_CHARS,
+        reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
+        prompts=shapes_of(prompts, privacy, key),
+    )
+    write_atomic(engagement.shapes_path(schedule.workload), to_json(shapes))
 
 
 def prompts_file(engagement: Engagement, load: WorkloadSettings) -> Path:
@@ -98,25 +136,37 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    TargetError where a port-forward lies in between or the load is beyond what the client can carry
+    on this host, Interrupted on Ctrl-C (the journal stays; the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
+    runs = finished_runs(job.engagement)
+    bill = bill_of(schedule, prompts, job.settings, runs)
+    refuse_beyond(job.settings, schedule, bill, runs, dt.datetime.now())
     job.target.start()
+    refuse_port_forward(job.target.url)
     stack = job.target.read_back()
+    prompt_bytes = round(statistics.median(len(p.text.encode()) for p in prompts))
+    calibration = calibration_for(job.engagement, schedule, prompt_bytes, job.workers)
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
     failure: TeardownError | None = None
+    notes: list[str] = []
     config = _load_config(job, schedule, prompts_path, folder, begun)
     if config is not None:
+        if calibration is not None:
+            write_atomic(folder / CALIBRATION_FILE, to_json(calibration))
         try:
             _warm_up(job, config)
             with Watch(_watch_config(job), folder):
-                run_load(config, on_progress)
+                notes = _send(job, schedule, config, on_progress)
         except EngineFailed as error:
             failure = error
     died = getattr(job.target, "died", lambda: None)()
     log = job.target.log_text()
-    run, requests = _finish(job.engagement, job.settings, schedule, prompts, run_id, begun, log)
+    run, requests = _finish(
+        job.engagement, job.settings, schedule, prompts, run_id, begun, log, notes
+    )
     if died or failure:
         answered = sum(r.status == "ok" for r in requests)
         raise EngineFailed(
@@ -124,6 +174,34 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
             f"and are kept in runs/{run_id}"
         )
     return run
+
+
+def _send(job: Job, schedule: Schedule, config: LoadConfig, on_progress: OnProgress) -> list[str]:
+    """Send what is left, under the eyes of what the client allows; return what was not watched."""
+    limits = job.settings.limits
+    shown = Shown()
+    tail = JournalTail(Path(config.journal_path))
+    most = 0 if schedule.is_open else schedule.concurrency
+    guard = LiveGuard(
+        engine=read_engine(job),
+        urls=job.target.metrics_urls(),
+        rule=limits.stop_if,
+        ours=lambda: Ours(max(shown.num_in_flight, most), tail.answered()),
+    )
+
+    def look() -> str | None:
+        if not is_open(limits, dt.datetime.now()):
+            return f"limits.window ({limits.window}) has ended"
+        return guard.look() if guard.is_needed else None
+
+    run_load(config, shown.then(on_progress), stop_when=look)
+    return sorted(guard.notes)
+
+
+def finished_runs(engagement: Engagement) -> list[Run]:
+    """Return every finished run, oldest first, also the invalid ones."""
+    paths = (engagement.run_dir(name) / RUN_FILE for name in engagement.run_ids())
+    return [read(Run, path) for path in paths if path.exists()]
 
 
 def _begin(job: Job, schedule: Schedule, stack: Stack) -> tuple[str, Begun]:
@@ -176,11 +254,18 @@ def _load_config(
         result_path=str(folder / "load.json"),
         timeout_s=job.load.timeout_s,
         api_key_env=settings.target.api_key_env,
+        api_key_file=settings.target.api_key_file,
+        extra_headers=dict(settings.target.headers),
+        tokenizer=settings.target.tokenizer,
         extra_body=dict(job.load.extra_body),
         skip=sorted(done),
         attempt=len(attempts) + 1,
         time_base_s=attempts[-1].last_s if attempts else 0.0,
         stop_if=StopIf(error_ratio=error_budget(settings)),
+        max_requests_per_s=settings.limits.max_requests_per_s,
+        workers=job.workers,
+        listen=job.listen,
+        more_runs=job.more_runs,
     )
 
 
@@ -216,15 +301,24 @@ def _warm_up(job: Job, config: LoadConfig) -> None:
         return
     from teardown.http import post_json
 
-    key = os.environ.get(config.api_key_env) if config.api_key_env else None
+    path = _endpoint_of(Path(config.prompts_path))
+    key = api_key(config.api_key_env, config.api_key_file)
     for number in range(2):
-        body = {
-            "model": config.model,
-            "messages": [{"role": "user", "content": f"warm-up {config.salt} {number}: hello"}],
-            "max_tokens": 4,
-            "temperature": 0,
-        }
-        post_json(f"{config.url}/chat/completions", body, timeout_s=600.0, api_key=key)
+        text = f"warm-up {config.salt} {number}: hello"
+        asked: dict[str, Any] = {"messages": [{"role": "user", "content": text}], "max_tokens": 4}
+        if path == "/responses":
+            asked = {"input": text, "max_output_tokens": 16}  # the least that OpenAI's takes
+        elif path == "/completions":
+            asked = {"prompt": text, "max_tokens": 4}
+        body = {"model": config.model, "temperature": 0, **asked}
+        post_json(config.url + path, body, timeout_s=600.0, api_key=key)
+
+
+def _endpoint_of(prompts_path: Path) -> str:
+    """Return the endpoint of the first prompt: a stack may serve one alone."""
+    first = read_prompts(prompts_path)[0].body
+    by_key = {"messages": "/chat/completions", "prompt": "/completions", "input": "/responses"}
+    return next(path for key, path in by_key.items() if key in first)
 
 
 def _watch_config(job: Job) -> WatchConfig:
@@ -272,15 +366,19 @@ def _finish(
     run_id: str,
     begun: Begun,
     log: str,
+    notes: Sequence[str] = (),
 ) -> tuple[Run, list[Request]]:
     """Turn the journal into the table, certify, summarise, and write the run's record last."""
     folder = engagement.run_dir(run_id)
     journal = journal_of(folder)
     sent = [*journal.superseded, *journal.requests] if journal else []
-    requests = [replace(r, salt=begun.salt) for r in sent]
+    keeps_text = settings.privacy == "full"
+    finder = TextFinder([] if keeps_text else [p.text for p in prompts])
+    requests = [_without_text(replace(r, salt=begun.salt), finder) for r in sent]
     requests += _unsent(schedule, requests)
     attempts = journal.attempts if journal else []
     by_index = {p.index: p for p in prompts}
+    kept = folder / CALIBRATION_FILE
     conditions = Conditions(
         is_open=schedule.is_open or schedule.is_live,
         concurrency=schedule.concurrency,
@@ -293,6 +391,7 @@ def _finish(
         ),
         receive_lag_p99_s=max((lag for a in attempts if (lag := _receive_lag(a))), default=None),
         error_budget=settings.limits.stop_if.error_ratio,
+        calibration=read(Calibration, kept) if kept.exists() else None,
     )
     validity = certify(requests, conditions)
     summary = summarise(
@@ -319,16 +418,25 @@ def _finish(
         notes=[
             f"attempt {number} was {segment.ended}; its requests in flight were sent again"
             for number, segment in enumerate(segments[:-1], 1)
-        ],
+        ]
+        + [note for attempt in attempts for note in _notes_of(attempt)]
+        + list(notes),
     )
     write_requests(folder / TABLE_FILE, requests)
     write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))
     if log:
-        write_atomic(folder / "engine.log.gz", gzip.compress(log.encode(), mtime=0))
+        write_atomic(folder / "engine.log.gz", gzip.compress(finder.scrub(log).encode(), mtime=0))
     write_atomic(folder / RUN_FILE, to_json(run))
     (folder / JOURNAL_FILE).unlink(missing_ok=True)
     (folder / BEGUN_FILE).unlink(missing_ok=True)
     return run, requests
+
+
+def _without_text(request: Request, finder: TextFinder) -> Request:
+    """Return the record without what a server's error message quotes of the prompt."""
+    if request.error is not None and finder.finds(request.error):
+        return replace(request, error=REMOVED)
+    return request
 
 
 def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:
@@ -351,6 +459,14 @@ def _rate_of(requests: list[Request]) -> float | None:
     sent = [r.sent_s for r in requests if r.sent_s is not None]
     length_s = max(sent, default=0.0) - min(sent, default=0.0)
     return (len(sent) - 1) / length_s if length_s > 0 else None
+
+
+def _notes_of(attempt: Attempt) -> list[str]:
+    """Return what an attempt says of itself: lost workers, and why it stopped by itself."""
+    closed = attempt.closed or {}
+    because = closed.get("stopped_because")
+    stopped = [f"sending stopped: {because}"] if because else []
+    return [*closed.get("notes", []), *stopped]
 
 
 def _receive_lag(attempt: Attempt) -> float | None:

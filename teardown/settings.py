@@ -43,7 +43,12 @@ class LaunchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """The stack that is measured. api_key_env names the variable that holds a key."""
+    """The stack that is measured.
+
+    api_key_env names the variable that holds a key, api_key_file the file. headers go with every
+    timed request; a value may be `env:NAME` or `file:PATH`. tokenizer: a tokenizer.json or a GGUF
+    file to count tokens with, where the server reports none.
+    """
 
     kind: Literal["local", "ssh", "kubectl", "manual", "endpoint"] = "endpoint"
     engine: str = "auto"
@@ -51,6 +56,9 @@ class TargetSettings:
     model: str = ""
     metrics: str | list[str] = "auto"
     api_key_env: str | None = None
+    api_key_file: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    tokenizer: str | None = None
     launch: LaunchSettings | None = None
 
 
@@ -101,10 +109,13 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopIf:
-    """When a measurement gives up by itself."""
+    """When a measurement gives up by itself: failed over finished; live users' time to first
+    token, and how many of them wait, both from the engine's metrics without our own requests.
+    """
 
     error_ratio: float | None = None
     live_ttft_p95_s: float | None = None
+    live_queue: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +141,11 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices are inputs and carry their date."""
+    """Prices are inputs and carry their date: a GPU-hour, a million tokens of a hosted model."""
 
     gpu_hour_usd: float | None = None
+    input_mtok_usd: float | None = None
+    output_mtok_usd: float | None = None
     dated: str | None = None
 
 

@@ -21,12 +21,15 @@ def quantile(ordered: Sequence[float], q: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def quantiles(samples: Sequence[float]) -> Quantiles:
+def quantiles(samples: Sequence[float], num_failed: int = 0) -> Quantiles:
     """Return the percentiles of `samples`, each with its order-statistic interval.
 
+    `num_failed` requests stand above every sample: a server that drops its slow requests does not
+    look faster. A percentile that lies among them is withheld; the mean is that of the samples.
     Requests of one run are correlated, so the interval speaks of this run, not of the next one.
     """
-    ordered = sorted(samples)
+    measured = sorted(samples)
+    ordered = [*measured, *[math.inf] * num_failed]
     n = len(ordered)
     found: dict[str, Estimate | None] = {}
     withheld: dict[str, str] = {}
@@ -35,12 +38,20 @@ def quantiles(samples: Sequence[float]) -> Quantiles:
             found[name] = None
             withheld[name] = f"n too small: {n} of {FEWEST[name]} samples"
             continue
+        if math.ceil(q * (n - 1)) >= len(measured):
+            found[name] = None
+            withheld[name] = f"{num_failed} of {n} requests failed: it lies among them"
+            continue
         low, high = order_statistic_interval(ordered, q)
         found[name] = Estimate(
-            value=quantile(ordered, q), low=low, high=high, n=n, method="order statistics"
+            value=quantile(ordered, q),
+            low=low,
+            high=None if high == math.inf else high,
+            n=n,
+            method="order statistics",
         )
-    mean = math.fsum(ordered) / n if n else None
-    return Quantiles(n=n, mean=mean, withheld=withheld, **found)
+    mean = math.fsum(measured) / len(measured) if measured else None
+    return Quantiles(n=len(measured), mean=mean, withheld=withheld, **found)
 
 
 def order_statistic_interval(

@@ -10,29 +10,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from teardown.load.document import (
-    Malformed,
-    count_of,
-    items_of,
-    object_of,
-    parse,
-    seconds_of,
-    text_of,
-)
+from teardown.load import responses
+from teardown.load.chat import read_chat
+from teardown.load.document import Malformed, parse
+from teardown.load.part import Part, Piece
 from teardown.load.sse import Event
 from teardown.records import ServerTimings
 
 DONE: Final = "[DONE]"
 ERROR_CHARACTERS: Final = 200  # an error may quote the prompt; its head says enough
+COUNTS: Final = ("prompt_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "server")
 
 
 class Chunk(NamedTuple):
-    """One piece of an answer. `reported_tokens`: all tokens so far, as the server counts them;
-    `logprob_entries`: tokens of this chunk by its log-probabilities; both None where absent.
+    """One piece of an answer, and its text of every kind. `reported_tokens`: all tokens so far, as
+    the server counts them; `logprob_entries`: tokens of this chunk by its log-probabilities; both
+    None where absent.
     """
 
     stamp_s: float
     width_s: float
+    text: str
     has_reasoning: bool
     has_answer: bool
     has_finish: bool
@@ -42,7 +40,11 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What one reply said of itself; counts are None where it said nothing."""
+    """What one reply said of itself; counts are None where it said nothing.
+
+    `is_counted`: output_tokens is a tokenizer's count of the text, no report of the server;
+    `first_tokens`: a tokenizer's count of the first chunk.
+    """
 
     is_stream: bool
     chunks: list[Chunk] = field(default_factory=list)
@@ -57,6 +59,8 @@ class Answer:
     cached_tokens: int | None = None
     server: ServerTimings | None = None
     text_sha256: str | None = None
+    is_counted: bool = False
+    first_tokens: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -65,8 +69,13 @@ class Answer:
 
     @property
     def has_reasoning(self) -> bool:
-        """True when reasoning was streamed."""
+        """True when reasoning itself was streamed, not a summary of it alone."""
         return any(chunk.has_reasoning for chunk in self.chunks)
+
+    @property
+    def text(self) -> str:
+        """Everything that was streamed, reasoning and tool calls included."""
+        return "".join(chunk.text for chunk in self.chunks)
 
 
 def read_stream(events: Iterable[Event]) -> Answer:
@@ -132,15 +141,6 @@ class _TextDigest:
         return None if self._is_empty else self._hash.hexdigest()
 
 
-class _Piece(NamedTuple):
-    """The texts of one choice's delta."""
-
-    content: str
-    reasoning: str
-    tool_name: str
-    tool_arguments: str
-
-
 def _take(
     answer: Answer, digest: _TextDigest, document: dict[str, Any], event: Event, key: str
 ) -> None:
@@ -148,99 +148,57 @@ def _take(
     if error is not None:
         answer.error = answer.error or error
         return
-    reported = _take_counts(answer, document)
-    choices = items_of(document, "choices")
-    pieces = [_piece(choice, key) for choice in choices]
-    finish = False
-    for choice, piece in zip(choices, pieces, strict=True):
-        digest.add(piece.content)
-        digest.add(piece.tool_name)
-        digest.add(piece.tool_arguments)
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str):
-            finish = True
-            answer.finish_reason = answer.finish_reason or reason
-            stop = choice.get("stop_reason")  # vLLM: the stop string that was hit, or a token's id
-            answer.stop_string = stop if isinstance(stop, str) else answer.stop_string
-    if any(any(piece) for piece in pieces):
+    if responses.is_responses(document, event.kind):
+        part = responses.read_responses(document, event.kind)
+    else:
+        part = read_chat(document, key)
+    _take_counts(answer, part)
+    for piece in part.pieces:
+        digest.add(piece.content + piece.tool_name + piece.tool_arguments)
+    if part.finish_reason is not None:
+        answer.finish_reason = answer.finish_reason or part.finish_reason
+        answer.stop_string = part.stop_string or answer.stop_string
+    text = "".join(_streamed(piece) for piece in part.pieces)
+    if text:
         answer.chunks.append(
             Chunk(
                 stamp_s=event.stamp_s,
                 width_s=event.width_s,
-                has_reasoning=any(piece.reasoning for piece in pieces),
-                has_answer=any(p.content.strip() or p.tool_arguments for p in pieces),
-                has_finish=finish,
-                reported_tokens=reported,
-                logprob_entries=_logprob_entries(choices),
+                text=text,
+                has_reasoning=any(piece.reasoning for piece in part.pieces),
+                has_answer=any(p.content.strip() or p.tool_arguments for p in part.pieces),
+                has_finish=part.finish_reason is not None,
+                reported_tokens=part.reported_tokens,
+                logprob_entries=part.logprob_entries,
             )
         )
 
 
-def _piece(choice: dict[str, Any], key: str) -> _Piece:
-    delta = choice.get(key)
-    if delta is None:  # the completions endpoint has the text in the choice itself
-        return _Piece(text_of(choice, "text"), "", "", "")
-    if not isinstance(delta, dict):
-        raise Malformed(f"{key} is not an object")
-    functions = [object_of(call, "function") for call in items_of(delta, "tool_calls")]
-    if delta.get("function_call") is not None:
-        functions.append(object_of(delta, "function_call"))
-    return _Piece(
-        content=text_of(delta, "content") + text_of(delta, "refusal"),
-        reasoning=text_of(delta, "reasoning") or text_of(delta, "reasoning_content"),
-        tool_name="".join(text_of(function, "name") for function in functions),
-        tool_arguments="".join(text_of(function, "arguments") for function in functions),
-    )
+def _streamed(piece: Piece) -> str:
+    return piece.reasoning + piece.summary + piece.content + piece.tool_name + piece.tool_arguments
 
 
-def _take_counts(answer: Answer, document: dict[str, Any]) -> int | None:
-    """Take usage and timings; return the tokens so far, where this event reports them."""
-    usage = object_of(document, "usage")
-    answer.prompt_tokens = _or(count_of(usage, "prompt_tokens"), answer.prompt_tokens)
-    answer.output_tokens = _or(count_of(usage, "completion_tokens"), answer.output_tokens)
-    answer.reasoning_tokens = _or(
-        count_of(object_of(usage, "completion_tokens_details"), "reasoning_tokens"),
-        answer.reasoning_tokens,
-    )
-    timings = object_of(document, "timings")  # llama.cpp
-    answer.cached_tokens = _or(
-        count_of(object_of(usage, "prompt_tokens_details"), "cached_tokens"),
-        _or(answer.cached_tokens, count_of(timings, "cache_n")),
-    )
-    if timings:
-        answer.server = ServerTimings(
-            prefill_s=seconds_of(timings, "prompt_ms"),
-            decode_s=seconds_of(timings, "predicted_ms"),
-            prefill_tokens=count_of(timings, "prompt_n"),
-            decode_tokens=count_of(timings, "predicted_n"),
-            cached_tokens=count_of(timings, "cache_n"),
-        )
-    return count_of(usage, "completion_tokens") or count_of(timings, "predicted_n") or None
-
-
-def _logprob_entries(choices: list[dict[str, Any]]) -> int | None:
-    """Tokens of one event by its log-probabilities, chat (`content`) or completions (`tokens`)."""
-    counts = []
-    for choice in choices:
-        logprobs = choice.get("logprobs")
-        if isinstance(logprobs, dict):
-            entries = logprobs.get("content") or logprobs.get("tokens")
-            counts.append(len(entries) if isinstance(entries, list) else 0)
-    return sum(counts) or None
+def _take_counts(answer: Answer, part: Part) -> None:
+    for name in COUNTS:
+        value = getattr(part, name)
+        if value is not None:
+            setattr(answer, name, value)
+    if answer.cached_tokens is None and part.server is not None:
+        answer.cached_tokens = part.server.cached_tokens
 
 
 def _error_of(document: dict[str, Any], kind: str) -> str | None:
-    """Return the error that an event reports: an `error` member, or an event of that kind."""
+    """Return the error that an event reports: an `error` member, an event of that kind, a failed
+    response.
+    """
     error = document.get("error")
-    if error is None and (kind == "error" or document.get("object") == "error"):
+    if error is None and responses.is_responses(document, kind):
+        error = responses.error_of(document, kind)
+    elif error is None and "error" in (kind, document.get("object"), document.get("type")):
         error = document  # vLLM before 0.6 sent {"object": "error", "message": ...}
     if isinstance(error, dict):
         error = error.get("message") or error.get("code") or error.get("type") or "no message"
     return None if error is None else _shorten(str(error))
-
-
-def _or(value: int | None, other: int | None) -> int | None:
-    return other if value is None else value
 
 
 def _shorten(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from teardown.load.summary import last_attempts, plateau_of
-from teardown.records import Request, Validity, ValidityReason
+from teardown.records import Calibration, ErrorBar, Request, Validity, ValidityReason
 from teardown.stats import quantile, slope_p_value
 
 ERROR_BUDGET = 0.02  # of intended requests, unless the engagement sets its own
@@ -27,6 +27,7 @@ class Conditions:
     clock_moved_s: change of REALTIME - MONOTONIC during the run. receive_lag_p99_s: over all reads
     of the run, read time less kernel stamp; None where the kernel gave no stamps. is_stationary:
     the load is meant to stay the same, so that a trend says something about the stack.
+    calibration: what the client added to a load like this one, None where it was not calibrated.
     """
 
     is_open: bool
@@ -38,6 +39,7 @@ class Conditions:
     receive_lag_p99_s: float | None = None
     is_stationary: bool = True
     error_budget: float | None = None
+    calibration: Calibration | None = None
 
 
 def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
@@ -59,6 +61,29 @@ def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
         verdict=verdict,  # type: ignore[arg-type]  # one of the three literals by construction
         reasons=[c for c in checks if c.level != "ok"],
         checks=checks,
+        error_bar=_error_bar(conditions),
+    )
+
+
+def _error_bar(conditions: Conditions) -> ErrorBar:
+    """Return the most that the client adds: the calibrated error plus the run's own receive lag.
+
+    The calibrated error has what sending adds and what the stamps are late by under this load. The
+    lag of the run is added in full, although kernel stamps take most of it out: where events share
+    a read they share the stamp of the newest, and how late that is for the others is not known.
+    """
+    lag, calibration = conditions.receive_lag_p99_s, conditions.calibration
+    known = [
+        name
+        for name, part in (("receive lag of this run", lag), ("calibration", calibration))
+        if part is not None
+    ]
+    if calibration is None:
+        return ErrorBar(ttft_s=lag, gap_s=lag, method=" and ".join(known) or "nothing to judge by")
+    return ErrorBar(
+        ttft_s=calibration.ttft_overstatement_s.p99 + (lag or 0.0),
+        gap_s=calibration.gap_error_s.p99 + (lag or 0.0),
+        method=" and ".join(known),
     )
 
 
@@ -236,7 +261,10 @@ def _mean_in_flight(final: Sequence[Request], start: float, end: float) -> list[
 
 
 def _open_for(request: Request) -> float:
-    return request.stream_close_s or request.e2e_s or 0.0
+    known = request.stream_close_s or request.e2e_s
+    if known is None and request.chunk_s and request.sent_s is not None:
+        return request.chunk_s[-1] - request.sent_s
+    return known or 0.0
 
 
 def _clock(conditions: Conditions) -> ValidityReason:

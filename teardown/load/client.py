@@ -5,41 +5,28 @@ it has ended. A kept-alive connection that the server closed while it was idle i
 silence, but only if nothing of a reply had come: that request was never answered, and is sent once.
 """
 
-import ssl
 import time
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 import gevent
 import httptools
 
-from teardown.errors import UsageError
 from teardown.load.clock import StampClock
-from teardown.load.exchange import BodyRead, Exchange
-from teardown.load.wire import Address, StampKeeper, Wire, resolve
+from teardown.load.endpoint import Endpoint
+from teardown.load.exchange import Exchange
+from teardown.load.reply import read_reply
+from teardown.load.wire import StampKeeper, Wire
 
-DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+__all__ = ["Aborted", "Client", "Endpoint"]
+
+# A kept-alive connection closed within that time of the send had been closed while it was idle (its
+# end and the request crossed on the way); later, the server had the request and dropped it.
+RESEND_WITHIN_S: Final = 1.0
 
 
 class Aborted(BaseException):
     """Thrown into a request that must stop now; not an Exception, so that nobody swallows it."""
-
-
-class Endpoint:
-    """Where requests go, resolved once. UsageError when the URL is not http or https."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-            raise UsageError(f"{url!r} is not an http or https address")
-        port = parts.port or DEFAULT_PORTS[parts.scheme]
-        self.is_tls = parts.scheme == "https"
-        self.base_path = parts.path.rstrip("/")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self.host = host if port == DEFAULT_PORTS[parts.scheme] else f"{host}:{port}"
-        self.address: Address = resolve(parts.hostname, port, is_tls=self.is_tls)
-        self.context = ssl.create_default_context() if self.is_tls else None
 
 
 class Client:
@@ -113,8 +100,8 @@ class Client:
 
     def _request(self, path: str, body: bytes) -> bytes:
         head = (
-            f"POST {self._endpoint.base_path}{path} HTTP/1.1\r\nHost: {self._endpoint.host}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{self._head}\r\n"
+            f"{self._endpoint.head(path)}Content-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{self._head}\r\n"
         )
         return head.encode("latin-1", errors="replace") + body
 
@@ -124,12 +111,16 @@ class Client:
             try:
                 self._exchange(wire, exchange, request, on_sent)
             except (ConnectionResetError, BrokenPipeError):
-                if exchange.num_reads:
+                if exchange.num_reads or not _was_idle(exchange):
                     raise
-            if exchange.num_reads or exchange.ending != "failed":
+            if exchange.num_reads:
+                return
+            if not _was_idle(exchange):
+                exchange.ending = "closed"
                 return
             exchange.retries += 1
-        wire = Wire(self._endpoint.address, self.clock, self._endpoint.context)
+            exchange.sent_s = None
+        wire = self._endpoint.open(self.clock)
         self.num_connections += 1
         exchange.connect_s = wire.connect_s
         self._exchange(wire, exchange, request, on_sent)
@@ -153,7 +144,7 @@ class Client:
             exchange.sent_s = time.monotonic()
             on_sent(exchange.sent_s)
             wire.send(request)
-            is_reusable = _read_reply(wire, exchange)
+            is_reusable = read_reply(wire, exchange)
         finally:
             if is_reusable:
                 self._idle.append(wire)
@@ -161,70 +152,5 @@ class Client:
                 wire.close()
 
 
-def _read_reply(wire: Wire, exchange: Exchange) -> bool:
-    """Read one reply into `exchange`; return whether its connection may be used again."""
-    reply = _Reply()
-    parser = reply.parser
-    while not reply.is_complete:
-        data, (read_s, stamp_s) = wire.read()
-        if data:
-            exchange.num_reads += 1
-            if stamp_s is not None:
-                exchange.lags_s.append(read_s - stamp_s)
-        arrived_s = read_s if stamp_s is None else stamp_s
-        if not data:
-            if exchange.num_reads:
-                # without a length or chunks, the end of the connection is the end of the body
-                exchange.ending = "complete" if reply.ends_at_close else "closed"
-                exchange.closed_s = arrived_s if reply.ends_at_close else None
-            return False
-        parser.feed_data(data)
-        if reply.has_head:
-            exchange.http_status = parser.get_status_code()
-            exchange.content_type = reply.content_type
-        exchange.reads.append(BodyRead(arrived_s, stamp_s is not None, reply.take_body()))
-    exchange.closed_s = exchange.reads[-1].stamp_s
-    exchange.ending = "complete"
-    return reply.keeps_alive
-
-
-class _Reply:
-    """Collects what httptools calls back with."""
-
-    def __init__(self) -> None:
-        self.parser = httptools.HttpResponseParser(self)
-        self.keeps_alive = False
-        self.has_head = False
-        self.is_complete = False
-        self.content_type = ""
-        self._has_length = False
-        self._body: list[bytes] = []
-
-    @property
-    def ends_at_close(self) -> bool:
-        """True when nothing but the end of the connection ends the body."""
-        return self.has_head and not self._has_length
-
-    def take_body(self) -> bytes:
-        body, self._body = b"".join(self._body), []
-        return body
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lowered = name.lower()
-        if lowered == b"content-type":
-            self.content_type = value.decode("latin-1").lower()
-        elif lowered in (b"content-length", b"transfer-encoding"):
-            self._has_length = True
-
-    def on_headers_complete(self) -> None:
-        self.has_head = True
-
-    def on_body(self, data: bytes) -> None:
-        self._body.append(bytes(data))
-
-    def on_message_complete(self) -> None:
-        if self.parser.get_status_code() < 200:  # a 1xx head comes before the reply itself
-            self.has_head = self._has_length = False
-            return
-        self.is_complete = True
-        self.keeps_alive = bool(self.parser.should_keep_alive())  # llhttp forgets it afterwards
+def _was_idle(exchange: Exchange) -> bool:
+    return time.monotonic() - (exchange.sent_s or 0.0) <= RESEND_WITHIN_S

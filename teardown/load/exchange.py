@@ -20,11 +20,17 @@ Ending = Literal[
 
 
 class BodyRead(NamedTuple):
-    """The body bytes of one read of the socket; none where it carried only the head or framing."""
+    """The body bytes of one read of the socket; none where it carried only the head or framing.
+
+    `is_own_stamp`: the stamp is the kernel's, and that of the last byte in `data`. It is neither
+    where the kernel gave none, nor where framing came behind or bytes were left for the next read:
+    then those are what was stamped. `is_drained`: no bytes were left.
+    """
 
     stamp_s: float
-    is_kernel_stamp: bool
+    is_own_stamp: bool
     data: bytes
+    is_drained: bool = True
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from teardown.load.document import Malformed, items_of, object_of, parse, text_of
 from teardown.load.exchange import Exchange
-from teardown.load.sse import SseParser
+from teardown.load.record import events_of
 from teardown.records import Speech
 
 Message = dict[str, Any]
@@ -56,10 +56,8 @@ def _pieces(exchange: Exchange) -> Iterator[Piece]:
         document = parse(exchange.body) or {}
         yield from _texts(document, "message", exchange.last_byte_s or 0.0)
         return
-    parser = SseParser(exchange.sent_s or 0.0)
-    for read in exchange.reads:
-        for event in parser.feed(read.data, read.stamp_s, is_kernel_stamp=read.is_kernel_stamp):
-            yield from _texts(parse(event.data) or {}, "delta", event.stamp_s)
+    for event in events_of(exchange, exchange.sent_s or 0.0):
+        yield from _texts(parse(event.data) or {}, "delta", event.stamp_s)
 
 
 def _texts(document: dict[str, Any], key: str, stamp_s: float) -> Iterator[Piece]:

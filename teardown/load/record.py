@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from teardown.load.answer import Answer, error_text, read_body, read_stream
 from teardown.load.exchange import Exchange
 from teardown.load.sse import Event, SseParser
 from teardown.load.times import measure
+from teardown.load.tokens import count_texts
 from teardown.records import Request, Status
 
 # Reads that are parsed in one go, about a quarter of a millisecond of work.
@@ -59,13 +60,19 @@ class RequestParts(NamedTuple):
 
 
 def to_request(
-    place: Place, exchange: Exchange, pause: Callable[[], None] = lambda: None
+    place: Place,
+    exchange: Exchange,
+    pause: Callable[[], None] = lambda: None,
+    count: Callable[[str], int] | None = None,
 ) -> RequestParts:
     """Return the record of `exchange`; a failure keeps what was measured before it.
 
-    `pause` is called every few reads, so that a caller with other work can go on with it.
+    `pause` is called every few reads, so that a caller with other work can go on with it. `count`:
+    tokens of a text by a tokenizer, for what the server does not report.
     """
     answer = _read(exchange, pause)
+    if count is not None:
+        count_texts(answer, count)
     status, error = _classify(exchange, answer)
     times = measure(exchange, answer, is_ok=status == "ok")
     sent_s = exchange.sent_s
@@ -91,7 +98,7 @@ def to_request(
         output_tokens=answer.output_tokens,
         reasoning_tokens=answer.reasoning_tokens,
         cached_tokens=answer.cached_tokens,
-        output_tokens_source=None if answer.output_tokens is None else "usage",
+        output_tokens_source=_source(answer),
         text_sha256=answer.text_sha256,
         chunk_s=[chunk.stamp_s - place.zero_s for chunk in answer.chunks],
         stamp_width_s=[chunk.width_s for chunk in answer.chunks],
@@ -111,6 +118,12 @@ def percentile(values: Sequence[float], fraction: float) -> float | None:
     return sorted(values)[max(math.ceil(fraction * len(values)) - 1, 0)]
 
 
+def _source(answer: Answer) -> Literal["usage", "tokenizer"] | None:
+    if answer.output_tokens is None:
+        return None
+    return "tokenizer" if answer.is_counted else "usage"
+
+
 def _read(exchange: Exchange, pause: Callable[[], None]) -> Answer:
     if exchange.sent_s is None or exchange.http_status is None or exchange.http_status >= 300:
         return Answer(is_stream=False)
@@ -120,13 +133,21 @@ def _read(exchange: Exchange, pause: Callable[[], None]) -> Answer:
         if exchange.ending != "complete":
             return Answer(is_stream=False)
         return read_body(body, exchange.last_byte_s or exchange.sent_s)
-    return read_stream(_events(exchange, exchange.sent_s, pause))
+    return read_stream(events_of(exchange, exchange.sent_s, pause))
 
 
-def _events(exchange: Exchange, sent_s: float, pause: Callable[[], None]) -> Iterator[Event]:
+def events_of(
+    exchange: Exchange, sent_s: float, pause: Callable[[], None] = lambda: None
+) -> Iterator[Event]:
+    """Yield the events of a stream that was sent at `sent_s`; `pause` is called every few reads."""
     parser = SseParser(sent_s)
     for number, read in enumerate(exchange.reads, 1):
-        yield from parser.feed(read.data, read.stamp_s, is_kernel_stamp=read.is_kernel_stamp)
+        yield from parser.feed(
+            read.data,
+            read.stamp_s,
+            is_own_stamp=read.is_own_stamp,
+            is_drained=read.is_drained,
+        )
         if number % READS_PER_TURN == 0:
             pause()
 

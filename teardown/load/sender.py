@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import gevent
 import gevent.event
@@ -26,9 +26,11 @@ from teardown.load.config import LoadConfig, Progress
 from teardown.load.exchange import Exchange
 from teardown.load.history import Message, answered, heard_until, next_turn, pieces_of
 from teardown.load.journal_writer import JournalWriter
+from teardown.load.pace import Pace
 from teardown.load.prompts import Prompts
 from teardown.load.record import Place, RequestParts, to_request
 from teardown.load.slots import Slots
+from teardown.load.tokenizer import Tokenizer
 from teardown.records import Request, Schedule, ScheduledRequest
 
 LEAD_S: Final = 0.05  # an open request is made ready that long before its time
@@ -46,17 +48,22 @@ class Sender:
         prompts: Prompts,
         client: Client,
         journal: JournalWriter,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         skip = set(config.skip)
         self._items = [item for item in schedule.requests if item.request_id not in skip]
         prompts.check(self._items)
         self._config, self._prompts = config, prompts
         self._client, self._journal = client, journal
+        # in a native thread: counting a long text takes longer than a stream may wait
+        threads = gevent.get_hub().threadpool
+        self._count = None if tokenizer is None else partial(_count_in, threads, tokenizer)
         self._is_open = schedule.is_open
         self._is_live = schedule.is_live
         self._speech = schedule.speech
         is_capped = not (schedule.is_open or schedule.is_live)
         self._slots = Slots(max(schedule.concurrency, 1) if is_capped else config.max_in_flight)
+        self._pace = Pace(None if self._is_open else config.max_requests_per_s)
         self._stopping = gevent.event.Event()
         self._ended: gevent.queue.SimpleQueue = gevent.queue.SimpleQueue()
         self._reader = gevent.spawn(self._read_for_ever)
@@ -102,7 +109,7 @@ class Sender:
         step_s = self._config.ramp_s / max(len(lanes), 1)
         run = self._run_sessions if self._is_live else self._run_lane
         return [
-            partial(run, items, number * step_s)
+            partial(run, items, self._config.ramp_from_s + number * step_s)
             for number, (_, items) in enumerate(sorted(lanes.items()))
         ]
 
@@ -120,8 +127,8 @@ class Sender:
     def _run_lane(self, items: Sequence[ScheduledRequest], delay_s: float) -> None:
         ended_s = self._config.time_base_s + delay_s
         for item in items:
-            intended_s = self._intended_s(item, ended_s)
-            if not self._wait_until(intended_s):
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
                 return
             self._send_in_turn(item, intended_s, None)
             ended_s = self.now_s
@@ -142,8 +149,8 @@ class Sender:
         """
         history: list[Message] = []
         for item in turns:
-            intended_s = self._intended_s(item, ended_s)
-            if not self._wait_until(intended_s):
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
                 break
             history = next_turn(history, self._prompts.messages(item))
             path, body = self._prompts.outgoing(item, history)
@@ -160,6 +167,14 @@ class Sender:
             heard_s = heard_until(pieces, self._speech) if self._speech else None
             ended_s = ended_s if heard_s is None else heard_s - self._zero_s
         return ended_s
+
+    def _await_turn(self, item: ScheduledRequest, ended_s: float) -> float | None:
+        """Wait until `item` may go; return that moment, None when the run is stopping."""
+        wanted_s = self._intended_s(item, ended_s)
+        if not self._wait_until(wanted_s):
+            return None
+        intended_s = self._pace.take(wanted_s)
+        return intended_s if self._wait_until(intended_s) else None
 
     def _intended_s(self, item: ScheduledRequest, ended_s: float) -> float:
         """Return a time of its own where the schedule has one, else `think_s` after `ended_s`."""
@@ -225,7 +240,7 @@ class Sender:
             log.exception("request %s failed in the client", item.request_id)
             exchange = Exchange(ending="failed", detail=f"{type(error).__name__}: {error}")
         # a conversation cannot wait for an idle moment: its next turn needs the answer
-        parts = _read(place, exchange, _let_others_run) if is_answer_needed else None
+        parts = self._read(place, exchange, _let_others_run) if is_answer_needed else None
         self._ended.put((place, exchange, parts))
         return exchange if parts is None or not parts.request.is_failed else None
 
@@ -241,7 +256,17 @@ class Sender:
         """
         for place, exchange, parts in iter(self._ended.get, None):
             gevent.idle()
-            self._finish(exchange, parts or _read(place, exchange, gevent.idle))
+            self._finish(exchange, parts or self._read(place, exchange, gevent.idle))
+
+    def _read(self, place: Place, exchange: Exchange, pause: Callable[[], None]) -> RequestParts:
+        """Return the record of an exchange; one that cannot be read is a failed request."""
+        try:
+            return to_request(place, exchange, pause, self._count)
+        except Exception as error:  # no answer may break the run
+            log.exception("the answer to request %s cannot be read", place.request_id)
+            detail = f"{type(error).__name__}: {error}"
+            failed = Exchange(sent_s=exchange.sent_s, ending="failed", detail=detail)
+            return to_request(place, failed)
 
     def _started(self, place: Place, sent_s: float) -> None:
         line = place._asdict()
@@ -262,14 +287,12 @@ class Sender:
         self._stop_if_failing(request)
 
     def _stop_if_failing(self, request: Request) -> None:
-        rule, done = self._config.stop_if, self.counts.total()
-        if rule is None or not request.is_failed or done < rule.after:
+        if self._config.stop_if is None or not request.is_failed:
             return
-        failed = done - self.counts["ok"]
-        if failed / done > rule.error_ratio:
-            self.stop(
-                f"{failed} of {done} requests failed, more than the {rule.error_ratio:g} allowed"
-            )
+        done = self.counts.total()
+        because = self._config.stop_if.because(done - self.counts["ok"], done)
+        if because is not None:
+            self.stop(because)
 
     def _wait_until(self, when_s: float) -> bool:
         """Wait for a time of the run; False when the run is stopping."""
@@ -279,14 +302,9 @@ class Sender:
         return not self._stopping.is_set()
 
 
-def _read(place: Place, exchange: Exchange, pause: Callable[[], None]) -> RequestParts:
-    """Return the record of an exchange; one that cannot be read is a failed request."""
-    try:
-        return to_request(place, exchange, pause)
-    except Exception as error:  # no answer may break the run
-        log.exception("the answer to request %s cannot be read", place.request_id)
-        detail = f"{type(error).__name__}: {error}"
-        return to_request(place, Exchange(sent_s=exchange.sent_s, ending="failed", detail=detail))
+def _count_in(threads: Any, tokenizer: Tokenizer, text: str) -> int:
+    count: int = threads.apply(tokenizer.count, (text,))
+    return count
 
 
 def _let_others_run() -> None:

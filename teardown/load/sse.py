@@ -45,9 +45,17 @@ class SseParser:
         self._skip_newline = False
         self._is_first_line = True
 
-    def feed(self, data: bytes, stamp_s: float, *, is_kernel_stamp: bool = True) -> list[Event]:
-        """Return the events that `data` completes; an empty read only moves the bracket."""
-        previous_s, self._stamp_s = self._stamp_s, stamp_s
+    def feed(
+        self, data: bytes, stamp_s: float, *, is_own_stamp: bool = True, is_drained: bool = True
+    ) -> list[Event]:
+        """Return the events that `data` completes; an empty read only moves the bracket.
+
+        Where bytes were left behind (`is_drained` is False), the next read's may have come as early
+        as these: the bracket's lower end stays.
+        """
+        previous_s = self._stamp_s
+        if is_drained:
+            self._stamp_s = stamp_s
         found: list[tuple[str, str]] = []
         start = 0
         if data and self._skip_newline:
@@ -67,7 +75,7 @@ class SseParser:
         self._partial += data[start:]
         if start == len(data) and data.endswith(b"\r"):
             self._skip_newline = True
-        is_exact = is_kernel_stamp and len(found) == 1 and ended_at == len(data)
+        is_exact = is_own_stamp and len(found) == 1 and ended_at == len(data)
         return [Event(text, kind, previous_s, stamp_s, is_exact) for text, kind in found]
 
     def _take_line(self, line: bytes) -> tuple[str, str] | None:

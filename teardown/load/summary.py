@@ -146,11 +146,12 @@ def _window(
         return [value for r in good if (value := pick(r)) is not None]
 
     wait = (lambda r: r.client_wait_s) if is_open else (lambda r: None)
+    num_failed = len(inside) - len(good)
     return Window(
         start_s=start_s,
         end_s=end_s,
         num_requests=len(inside),
-        num_failed=len(inside) - len(good),
+        num_failed=num_failed,
         requests_per_s=len(finished) / length if length > 0 else None,
         output_tokens_per_s=_tokens_within(requests, start_s, end_s) / length
         if length > 0
@@ -158,11 +159,11 @@ def _window(
         prompt_tokens=sum(r.prompt_tokens or 0 for r in good),
         cached_tokens=sum(cached) if cached else None,
         output_tokens=sum(r.output_tokens or 0 for r in good),
-        ttft_s=quantiles(of(lambda r: r.ttft_s)),
-        tpot_s=quantiles(of(lambda r: r.tpot_s)),
-        e2e_s=quantiles(of(lambda r: r.e2e_s)),
+        ttft_s=quantiles(of(lambda r: r.ttft_s), num_failed),
+        tpot_s=quantiles(of(lambda r: r.tpot_s), num_failed),
+        e2e_s=quantiles(of(lambda r: r.e2e_s), num_failed),
         client_wait_s=quantiles(of(wait)),
-        max_gap_s=quantiles(of(lambda r: r.max_gap_s)),
+        max_gap_s=quantiles(of(lambda r: r.max_gap_s), num_failed),
         attainment=proportion(kept, len(inside)) if has_promise else None,
         goodput_per_s=kept / length if length > 0 and has_promise else None,
         ttfo_s=quantiles(of(lambda r: r.ttfo_s)),
@@ -189,5 +190,7 @@ def _begin(request: Request) -> float | None:
 
 
 def _end(request: Request) -> float:
+    if request.e2e_s is None and request.stream_close_s is None and request.chunk_s:
+        return request.chunk_s[-1]  # cut, timed out or stopped by us: its last sign of life
     sent = request.sent_s if request.sent_s is not None else (request.intended_s or 0.0)
     return sent + (request.e2e_s or request.stream_close_s or 0.0)

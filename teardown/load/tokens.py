@@ -1,9 +1,10 @@
-"""Tokens are counted from what the server reports; a count that cannot be known is None.
+"""Tokens are counted from what the server reports, else by a tokenizer, else they are None.
 
 n (visible tokens) = output tokens, less reasoning that was not streamed, less the end token where
 one was generated. n_first = tokens of the first chunk. TPOT = (last - first) / (n - n_first).
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from teardown.load.answer import Answer
@@ -25,11 +26,25 @@ class TokenCounts(NamedTuple):
     reason: str
 
 
+def count_texts(answer: Answer, count: Callable[[str], int]) -> None:
+    """Count what the server left out: all tokens of the joined text, and those of the first chunk.
+
+    The joined text is counted once: counted chunk by chunk, a token that spans two would be two.
+    """
+    if not answer.chunks:
+        return
+    answer.first_tokens = count(answer.chunks[0].text)
+    if answer.output_tokens is None:
+        answer.output_tokens, answer.is_counted = count(answer.text), True
+
+
 def count_tokens(answer: Answer) -> TokenCounts:
-    """Return n and n_first by the strongest evidence: usage per chunk, log-probabilities, counts.
+    """Return n and n_first by the strongest evidence: usage per chunk, log-probabilities, a
+    tokenizer's count of the first chunk, equal counts.
 
     Without a count per chunk, the end token is taken off after a natural stop, unless there are
     exactly as many chunks as tokens: then every token was seen, and none of them was an end token.
+    A tokenizer's count of the text has neither hidden reasoning nor an end token in it.
     """
     if answer.output_tokens is None:
         return TokenCounts(None, None, NO_USAGE)
@@ -46,9 +61,13 @@ def count_tokens(answer: Answer) -> TokenCounts:
         known = [count for count in entries if count is not None]
         if len(known) == len(chunks):
             return TokenCounts(sum(known) - end_token, known[0], "")
+    if answer.is_counted:
+        return TokenCounts(answer.output_tokens, answer.first_tokens, "")
     visible = max(answer.output_tokens - hidden, 0)
     if has_end_token and len(chunks) != visible:
         visible = max(visible - 1, 0)
+    if answer.first_tokens is not None:
+        return TokenCounts(visible, answer.first_tokens, "")
     if abs(len(chunks) - visible) <= 1:
         return TokenCounts(visible, 1, "")
     return TokenCounts(visible, None, CHUNKS_ARE_NOT_TOKENS)

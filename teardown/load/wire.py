@@ -10,40 +10,57 @@ import ssl
 import struct
 import sys
 import time
+from errno import ECONNABORTED
+from operator import index
 from typing import Final, NamedTuple
 
 import gevent
 from gevent import socket
 
 from teardown.load.clock import Reading, StampClock
+from teardown.load.tls import Tls
 
 SO_TIMESTAMPNS: Final = 35  # asm-generic/socket.h; the socket module does not name it
 TIMESPEC: Final = struct.Struct("@qq")
 ANCILLARY_BYTES: Final = 64
 READABLE: Final = 1
 READ_BYTES: Final = 16384
+TUNNEL_BYTES: Final = 65536  # an answer to CONNECT that is longer is none
 
 
 class Address(NamedTuple):
-    """A resolved endpoint; `server_name` is what TLS checks, None for plain HTTP."""
+    """One resolved address of a host."""
 
     family: int
     sockaddr: tuple[str | int, ...]
-    server_name: str | None
+
+
+class Security(NamedTuple):
+    """TLS of a connection: `server_name` is what is checked. `connect_head`: the request by which
+    a proxy opens the way to it, None without a proxy.
+    """
+
+    context: ssl.SSLContext
+    server_name: str
+    connect_head: bytes | None = None
 
 
 class StampedRead(NamedTuple):
-    """The bytes of one read (none at the end of the stream) and its times."""
+    """The bytes of one read (none at the end of the stream) and its times.
+
+    `is_drained`: nothing was left behind. Linux joins segments that wait, and the newest one's
+    stamp is then that of all, so that a part of them may have come long before it.
+    """
 
     data: bytes
     reading: Reading
+    is_drained: bool = True
 
 
-def resolve(host: str, port: int, *, is_tls: bool) -> Address:
+def resolve(host: str, port: int) -> list[Address]:
     """Resolve `host` once, so that no name is looked up while the run goes on; OSError if none."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, _, _, _, sockaddr = found[0]
-    return Address(family, sockaddr, host if is_tls else None)
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
 
 class StampKeeper:
@@ -63,21 +80,26 @@ class StampKeeper:
 
 
 class Wire:
-    """One open connection; `connect_s` is how long opening took, TLS included."""
+    """One open connection; `connect_s` is how long opening took, a proxy's tunnel and TLS included.
 
-    def __init__(self, address: Address, clock: StampClock, context: ssl.SSLContext | None) -> None:
+    OSError where it cannot be opened; `strerror` says why.
+    """
+
+    def __init__(self, address: Address, clock: StampClock, security: Security | None) -> None:
         self._clock = clock
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(self._socket.fileno(), READABLE)
-        self._tls: _Tls | None = None
+        self._tls: Tls | None = None
         started_s = time.monotonic()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.has_kernel_stamps = _ask_for_stamps(self._socket)
             self._socket.connect(address.sockaddr)
-            if context is not None:
-                self._tls = _Tls(context, address.server_name)
+            if security is not None:
+                if security.connect_head is not None:
+                    self._open_tunnel(security.connect_head)
+                self._tls = Tls(security.context, security.server_name)
                 self._shake_hands(self._tls)
         except BaseException:
             self.close()
@@ -98,7 +120,7 @@ class Wire:
             if self._tls.pending:
                 self._socket.sendall(self._tls.take_pending())
             if plain or self._tls.is_closed:
-                return StampedRead(plain, raw.reading)
+                return StampedRead(plain, raw.reading, raw.is_drained)
 
     def is_usable(self) -> bool:
         """False when the server has closed or said something while nobody had asked."""
@@ -122,15 +144,31 @@ class Wire:
         if not self.has_kernel_stamps:
             return StampedRead(self._socket.recv(READ_BYTES), self._clock.read(None))
         self._hub.wait(self._readable)  # a read that finds nothing costs more than a wait
-        data, ancillary, _, _ = self._socket.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+        size = index(READ_BYTES)
+        data, ancillary, _, _ = self._socket.recvmsg(size, ANCILLARY_BYTES)
         wall_ns = None
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
                 seconds, nanoseconds = TIMESPEC.unpack_from(payload)
                 wall_ns = seconds * 1_000_000_000 + nanoseconds
-        return StampedRead(data, self._clock.read(wall_ns))
+        return StampedRead(data, self._clock.read(wall_ns), len(data) < size)
 
-    def _shake_hands(self, tls: "_Tls") -> None:
+    def _open_tunnel(self, connect_head: bytes) -> None:
+        """Ask a proxy for the way to the server (RFC 9110, 9.3.6); TLS begins behind its answer."""
+        self._socket.sendall(connect_head)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            data = self._socket.recv(1)  # not a byte more: what follows is the server's
+            if not data or len(answer) > TUNNEL_BYTES:
+                raise ConnectionAbortedError(ECONNABORTED, "the proxy gave no answer to CONNECT")
+            answer += data
+        status, _, reason = answer.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+        if not status.startswith("HTTP/1.") or not reason.startswith("2"):
+            raise ConnectionAbortedError(
+                ECONNABORTED, f"the proxy refused to connect: {reason[:80]}"
+            )
+
+    def _shake_hands(self, tls: Tls) -> None:
         while not tls.shake_hands():
             if tls.pending:
                 self._socket.sendall(tls.take_pending())
@@ -140,56 +178,6 @@ class Wire:
             tls.feed(raw.data)
         if tls.pending:
             self._socket.sendall(tls.take_pending())
-
-
-class _Tls:
-    """One TLS session over memory buffers."""
-
-    def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._session = context.wrap_bio(
-            self._incoming, self._outgoing, server_hostname=server_name
-        )
-        self.is_closed = False
-
-    @property
-    def pending(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._outgoing.pending
-
-    def take_pending(self) -> bytes:
-        return self._outgoing.read()
-
-    def feed(self, data: bytes) -> None:
-        self._incoming.write(data)
-
-    def shake_hands(self) -> bool:
-        """Go on with the handshake; False: more bytes are needed."""
-        try:
-            self._session.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        return True
-
-    def encrypt(self, data: bytes) -> bytes:
-        self._session.write(data)
-        return self._outgoing.read()
-
-    def decrypt(self, data: bytes) -> bytes:
-        self._incoming.write(data)
-        plain = bytearray()
-        try:
-            while True:
-                piece = self._session.read(READ_BYTES)
-                if not piece:
-                    self.is_closed = True
-                    break
-                plain += piece
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            self.is_closed = True
-        return bytes(plain)
 
 
 def _ask_for_stamps(connection: socket.socket) -> bool:

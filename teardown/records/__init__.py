@@ -9,12 +9,14 @@ from teardown.records.attribution import (
     TimeClass,
 )
 from teardown.records.bundle import Alert, Bundle
+from teardown.records.calibration import Calibration, Spread, StreamShape
 from teardown.records.capacity import Capacity, CapacityResult, Level, Limiter, Outcome
 from teardown.records.codec import Record, from_document, read, to_document, to_json
 from teardown.records.estimate import Estimate, Quantiles
 from teardown.records.request import FAILED, Request, ServerTimings, Status
 from teardown.records.run import (
     Environment,
+    ErrorBar,
     Regime,
     Run,
     Segment,
@@ -44,10 +46,12 @@ __all__ = [
     "Alert",
     "Attribution",
     "Bundle",
+    "Calibration",
     "Candidate",
     "Capacity",
     "CapacityResult",
     "Environment",
+    "ErrorBar",
     "Estimate",
     "Evidence",
     "Headline",
@@ -73,8 +77,10 @@ __all__ = [
     "Segment",
     "ServerTimings",
     "Speech",
+    "Spread",
     "Stack",
     "Status",
+    "StreamShape",
     "Summary",
     "TimeClass",
     "Trial",

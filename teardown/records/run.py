@@ -25,12 +25,28 @@ class ValidityReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBar:
+    """The most that the client adds to a TTFT and to a gap (p99, seconds); None: cannot be known.
+
+    `method` says from what: the run's own receive lag, the calibration, or both.
+    """
+
+    ttft_s: float | None
+    gap_s: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """The certificate of one run: the worst level of its reasons, and every check by name."""
+    """The certificate of one run: the worst level of its reasons, and every check by name.
+
+    `error_bar` is None in records that are older than it.
+    """
 
     verdict: Verdict
     reasons: list[ValidityReason]
     checks: list[ValidityReason]
+    error_bar: ErrorBar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """From settings to a Target."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from teardown import credentials
 from teardown.engagement import Engagement
 from teardown.engines import EMBEDDED_NAME, Engine, engine_by_name, engine_for_launcher
 from teardown.engines.embedded import embedded_model
@@ -59,15 +59,8 @@ def base_url(url: str) -> str:
 
 
 def api_key(target: TargetSettings) -> str | None:
-    """Return the key from the variable that the settings name; UsageError when it is not set."""
-    if target.api_key_env is None:
-        return None
-    key = os.environ.get(target.api_key_env)
-    if not key:
-        raise UsageError(
-            f"target.api_key_env names {target.api_key_env}, which is not set in the environment"
-        )
-    return key
+    """Return the key that the settings name; UsageError when it is not there."""
+    return credentials.api_key(target.api_key_env, target.api_key_file)
 
 
 def _local(target: TargetSettings, settings: Settings, engagement: Engagement) -> LocalTarget:

@@ -2,6 +2,7 @@
 
     {"messages": [{"role": "user", "content": "..."}], "max_tokens": 40, "session": "s1"}
     {"prompt": "..."}
+    {"input": "..."}                     the responses endpoint; or a list of its input items
 
 Each line carries its whole history, as it was logged: a replay asks the same of every stack.
 """
@@ -16,7 +17,8 @@ from typing import Any
 
 from teardown.errors import UsageError
 
-KEYS = {"messages", "prompt", "max_tokens", "session", "at_s", "extra"}
+KINDS = ("messages", "prompt", "input")  # by endpoint: chat completions, completions, responses
+KEYS = {*KINDS, "max_tokens", "session", "at_s", "extra"}
 # Characters hashed together when looking for shared prefixes: about one token of English text.
 BLOCK_CHARS = 4
 # Characters that the run's salt and the chat template put before the client's own text.
@@ -40,7 +42,8 @@ class Prompt:
 def read_prompts(path: Path) -> list[Prompt]:
     """Read a prompts file; UsageError names the file and the line that is wrong."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # by LF alone: a JSON text may hold other line separators, such as U+2028
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"prompts file {path} cannot be read: {error}") from error
     turns: dict[str, int] = {}
@@ -58,8 +61,8 @@ def _parse(line: str, number: int, where: str, turns: dict[str, int]) -> Prompt:
         item = json.loads(line)
     except ValueError as error:
         raise UsageError(f"{where}: not JSON ({error})") from error
-    if not isinstance(item, dict) or ("messages" in item) == ("prompt" in item):
-        raise UsageError(f"{where}: needs either `messages` or `prompt`")
+    if not isinstance(item, dict) or sum(kind in item for kind in KINDS) != 1:
+        raise UsageError(f"{where}: needs either `messages`, or `prompt`, or `input`")
     unknown = sorted(set(item) - KEYS)
     if unknown:
         raise UsageError(f"{where}: unknown key `{unknown[0]}`; known: {', '.join(sorted(KEYS))}")
@@ -79,7 +82,7 @@ def _parse(line: str, number: int, where: str, turns: dict[str, int]) -> Prompt:
         turn=turn,
         max_tokens=max_tokens,
         at_s=at_s,
-        body={k: item[k] for k in ("messages", "prompt", "extra") if k in item},
+        body={k: item[k] for k in (*KINDS, "extra") if k in item},
         text=text,
         sha256=hashlib.sha256(text.encode()).hexdigest(),
     )
@@ -90,13 +93,16 @@ def _text(item: dict[str, Any], where: str) -> str:
         if not isinstance(item["prompt"], str):
             raise UsageError(f"{where}: `prompt` must be a string")
         return item["prompt"]
-    messages = item["messages"]
+    kind = "input" if "input" in item else "messages"
+    messages = item[kind]
+    if kind == "input" and isinstance(messages, str):
+        return messages
     if not isinstance(messages, list) or not messages:
-        raise UsageError(f"{where}: `messages` must be a list with at least one message")
+        raise UsageError(f"{where}: `{kind}` must be a list with at least one message")
     for message in messages:
-        if not isinstance(message, dict) or "role" not in message:
+        if not isinstance(message, dict) or ("role" not in message and kind == "messages"):
             raise UsageError(f"{where}: every message needs a `role`")
-    return "\n".join(f"{m['role']}: {m.get('content') or ''}" for m in messages)
+    return "\n".join(f"{m.get('role', '')}: {m.get('content') or ''}" for m in messages)
 
 
 def reusable_ratio(prompts: list[Prompt]) -> float:

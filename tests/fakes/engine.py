@@ -41,6 +41,7 @@ from tests.fakes.scripts import (
     stream_script,
     usage_document,
 )
+from tests.fakes.splits import pieces
 
 __all__ = [
     "CLOSE",
@@ -90,10 +91,13 @@ class Seen:
 
 @dataclass
 class Served:
-    """What was written for one POST: monotonic time before each write, in the script's order."""
+    """What was written for one POST: monotonic time before and after each write, in the script's
+    order; of a write that is split, of its last piece. The bytes left in between.
+    """
 
     seen: Seen
     written_s: list[float] = field(default_factory=list)
+    left_s: list[float] = field(default_factory=list)
 
 
 ScriptFor = Script | list[Script] | Callable[[Seen], Script]
@@ -104,7 +108,8 @@ class FakeEngine:
 
     script_for: one script for all, a list (the n-th POST gets the n-th, the last one stays), or a
     function of the request. pages: body by path for GET. idle_close_s: a kept-alive connection is
-    closed after that long without a request.
+    closed after that long without a request. split: every write goes out whole, byte by byte or cut
+    at random places (`tests/fakes/splits.py`).
     """
 
     def __init__(
@@ -115,6 +120,7 @@ class FakeEngine:
         model: str = "fake",
         idle_close_s: float | None = None,
         ssl_context: Any = None,
+        split: str = "whole",
     ) -> None:
         self._script_for = script_for
         self.pages = {
@@ -127,6 +133,7 @@ class FakeEngine:
         }
         self._idle_close_s = idle_close_s
         self._ssl_context = ssl_context
+        self._split = split
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -280,13 +287,17 @@ class FakeEngine:
                 if isinstance(raw, Act):
                     self._end(wire, raw)
                     return False
+                *parts, last = pieces(raw, self._split)
+                for part in parts:
+                    wire.sendall(part)
                 with self._lock:
                     self.num_writes += 1
                     if number == len(script) - 1:  # count it out before the client can come back
                         self.in_flight -= 1
                         is_counted = False
                     served.written_s.append(time.monotonic())
-                wire.sendall(raw)
+                wire.sendall(last)
+                served.left_s.append(time.monotonic())
             return True
         finally:
             if is_counted:

@@ -4,17 +4,18 @@
 happens at `SENT_S` on the clock; the run started at `ZERO_S`.
 """
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from teardown.load.exchange import BodyRead, Exchange
 from teardown.load.record import Place, to_request
 from teardown.records import Request
+from tests.fakes.splits import SPLITS, pieces
+
+__all__ = ["SENT_S", "SPLITS", "ZERO_S", "pieces", "request_of", "streamed"]
 
 ZERO_S = 1000.0
 SENT_S = 1002.0
-SPLITS = ("whole", "bytes", "random")
 
 
 def streamed(events: Sequence[tuple[float, bytes]], split: str = "whole", **more: Any) -> Exchange:
@@ -34,18 +35,7 @@ def streamed(events: Sequence[tuple[float, bytes]], split: str = "whole", **more
     return Exchange(**fields | more)
 
 
-def pieces(data: bytes, split: str) -> list[bytes]:
-    """Cut `data` as one of SPLITS says; the random cuts are the same for the same data."""
-    if split == "whole":
-        return [data]
-    if split == "bytes":
-        return [bytes([byte]) for byte in data]
-    source = random.Random(data)
-    cuts = sorted(source.sample(range(len(data) + 1), min(5, len(data))))
-    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-
-
-def request_of(exchange: Exchange) -> Request:
+def request_of(exchange: Exchange, count: Callable[[str], int] | None = None) -> Request:
     """The record of an exchange of a request that was intended half a second before its send."""
     place = Place("r0", 1, "0", "s0", 0, None, SENT_S - ZERO_S - 0.5, ZERO_S)
-    return to_request(place, exchange).request
+    return to_request(place, exchange, count=count).request

@@ -4,9 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from teardown.engagement import Engagement
 from teardown.load.config import LoadConfig
 from teardown.load.journal import Journal, read_journal
+from teardown.measure import Job
 from teardown.records import Schedule, ScheduledRequest, to_json
+from teardown.settings import load_settings
+from teardown.targets.endpoint import EndpointTarget
 
 
 def closed_schedule(num_requests: int, concurrency: int, *, lanes: int | None = None) -> Schedule:
@@ -72,6 +78,37 @@ def load_config(
         "timeout_s": 10.0,
     }
     return LoadConfig(**fields | more)
+
+
+def job_on(folder: Path, url: str, lines: list[dict[str, Any]], **target: Any) -> Job:
+    """An engagement on the endpoint at `url` with one workload of two users, ready to be measured.
+
+    lines: its prompts; target: further settings of the target.
+    """
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    document = {
+        "client": "Example",
+        "target": {"kind": "endpoint", "url": url, "model": "fake", "metrics": "none", **target},
+        "access": {"metrics": "none", "host": "none"},
+        "workloads": [
+            {
+                "name": "w",
+                "kind": "closed",
+                "prompts": "prompts.jsonl",
+                "regime": "cold",
+                "concurrency": 2,
+            }
+        ],
+    }
+    (folder / "engagement.yaml").write_text(yaml.safe_dump(document))
+    settings = load_settings(folder / "engagement.yaml")
+    return Job(
+        engagement=Engagement(folder),
+        settings=settings,
+        load=settings.workloads[0],
+        target=EndpointTarget(url, "fake"),
+        stack="before",
+    )
 
 
 def journal_of(config: LoadConfig) -> Journal:

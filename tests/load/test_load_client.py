@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +10,17 @@ from pathlib import Path
 import gevent
 import pytest
 
-from teardown.errors import UsageError
+from teardown.load import client as load_client
 from teardown.load.client import Client, Endpoint
 from teardown.load.exchange import Exchange
 from teardown.records import Request
+from tests.fakes.certificates import certificate_for
 from tests.fakes.engine import (
     CLOSE,
     HANG,
     RESET,
     STREAM_HEAD,
+    Act,
     FakeEngine,
     Script,
     Seen,
@@ -158,6 +159,21 @@ def test_a_reused_connection_that_dies_after_a_byte_is_not_retried() -> None:
         assert fake.num_requests == 2
 
 
+@pytest.mark.parametrize("act", [CLOSE, RESET])
+def test_a_reused_connection_that_dies_late_had_the_request_and_is_not_retried(
+    monkeypatch: pytest.MonkeyPatch, act: Act
+) -> None:
+    monkeypatch.setattr(load_client, "RESEND_WITHIN_S", 0.05)
+
+    def script(seen: Seen) -> Script:
+        return ANSWER if seen.index_on_connection == 0 else [(150.0, act)]
+
+    with FakeEngine(script) as fake, client_of(fake.url) as client:
+        exchanges = [post(client) for _ in range(2)]
+        assert request_of(exchanges[1]).status == "error"
+        assert (exchanges[1].retries, fake.num_requests) == (0, 2)
+
+
 def test_a_fresh_connection_that_dies_is_not_retried() -> None:
     with FakeEngine([(0.0, CLOSE)]) as fake, client_of(fake.url) as client:
         assert request_of(post(client)).status == "error"
@@ -199,26 +215,9 @@ def test_what_is_in_flight_can_be_aborted() -> None:
         assert [request_of(poster.get()).status for poster in posters] == ["aborted"] * 3
 
 
-@pytest.mark.parametrize("url", ["ftp://host/v1", "host:80", "http:///v1"])
-def test_an_address_that_is_not_http_is_a_usage_error(url: str) -> None:
-    with pytest.raises(UsageError, match="not an http or https address"):
-        Endpoint(url)
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 with its key, in one file."""
-    folder = tmp_path_factory.mktemp("tls")
-    path = folder / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=fake", "-keyout", str(path)]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(folder / "one.pem")]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl makes the certificate of this test")
-    path.write_text(path.read_text() + (folder / "one.pem").read_text())
-    return path
+    return certificate_for(tmp_path_factory.mktemp("tls"), "IP:127.0.0.1")
 
 
 def test_kernel_stamps_survive_tls(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,8 @@ from tests.fakes.engine import (
     STREAM_HEAD,
     FakeEngine,
     Script,
-    Seen,
     chat_events,
     chat_stream,
-    refusal,
     stream_script,
 )
 from tests.fakes.loads import (
@@ -75,29 +73,6 @@ def test_stamps_of_the_load_process_are_the_times_at_which_the_server_wrote(
     assert errors[len(errors) // 2] < 0.0005
 
 
-def test_case_43_concurrency_is_never_above_what_was_asked(tmp_path: Path) -> None:
-    with FakeEngine(ANSWER) as fake:
-        config = load_config(tmp_path, fake.url, closed_schedule(40, 3, lanes=8))
-        result = run_load(config, quiet)
-        assert fake.peak_in_flight == result.peak_in_flight == 3
-        assert fake.peak_connections <= 3
-        assert result.counts == {"ok": 40}
-
-
-def test_case_4_waiting_for_a_slot_is_in_the_latency_from_intended(tmp_path: Path) -> None:
-    answer = chat_stream(["a", "b"], first_ms=50, gap_ms=50)
-    with FakeEngine(answer) as fake:
-        config = load_config(tmp_path, fake.url, open_schedule(8, 50.0), max_in_flight=1)
-        run_load(config, quiet)
-        assert fake.peak_in_flight == 1
-    requests = journal_of(config).requests
-    assert [request.intended_s for request in requests] == pytest.approx([n / 50 for n in range(8)])
-    for number, request in enumerate(requests):
-        assert request.e2e_s == pytest.approx(0.1, abs=0.04)
-        assert request.client_wait_s == pytest.approx(0.08 * number, abs=0.06)
-        assert request.e2e_from_intended_s == pytest.approx(0.1 + 0.08 * number, abs=0.08)
-
-
 def test_an_open_loop_does_not_wait_for_answers(tmp_path: Path) -> None:
     with FakeEngine(chat_stream(["a", "b"], first_ms=300, gap_ms=10)) as fake:
         config = load_config(tmp_path, fake.url, open_schedule(20, 100.0))
@@ -140,28 +115,6 @@ def test_think_time_and_ramp_pace_a_closed_loop(tmp_path: Path) -> None:
     assert first.sent_s is not None and first.stream_close_s is not None
     assert second.sent_s == pytest.approx(first.sent_s + first.stream_close_s + 0.1, abs=0.04)
     assert second.client_wait_s == pytest.approx(0.0, abs=0.03)
-
-
-def test_case_31_refusals_are_counted_and_never_retried(tmp_path: Path) -> None:
-    def script(seen: Seen) -> Script:
-        return refusal(429) if seen.index % 2 else ANSWER
-
-    with FakeEngine(script) as fake:
-        config = load_config(tmp_path, fake.url, closed_schedule(20, 2))
-        result = run_load(config, quiet)
-        assert fake.num_requests == 20
-    assert result.counts == {"ok": 10, "refused": 10}
-
-
-def test_case_37_time_outs_are_a_class_and_do_not_stop_the_run(tmp_path: Path) -> None:
-    def script(seen: Seen) -> Script:
-        return WAITING if seen.index == 1 else ANSWER
-
-    with FakeEngine(script) as fake:
-        config = load_config(tmp_path, fake.url, closed_schedule(6, 1), timeout_s=0.3)
-        result = run_load(config, quiet)
-    assert result.counts == {"ok": 5, "timeout": 1}
-    assert result.ended == "complete"
 
 
 def test_a_key_comes_from_the_environment_and_is_written_nowhere(

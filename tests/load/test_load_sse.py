@@ -63,8 +63,16 @@ def test_events_that_share_a_read_share_its_bracket() -> None:
 
 def test_an_event_with_more_bytes_behind_it_or_without_a_kernel_stamp_keeps_its_bracket() -> None:
     (behind,) = SseParser(1.0).feed(b"data: a\n\ndata: b", 3.0)
-    (unstamped,) = SseParser(1.0).feed(b"data: a\n\n", 3.0, is_kernel_stamp=False)
+    (unstamped,) = SseParser(1.0).feed(b"data: a\n\n", 3.0, is_own_stamp=False)
     assert behind.width_s == unstamped.width_s == 2.0
+
+
+def test_bytes_that_were_left_behind_may_have_come_as_early_as_those_before_them() -> None:
+    parser = SseParser(1.0)
+    (first,) = parser.feed(b"data: a\n\n", 5.0, is_own_stamp=False, is_drained=False)
+    (second,) = parser.feed(b"data: b\n\n", 5.0, is_own_stamp=False)
+    (third,) = parser.feed(b"data: c\n\n", 6.0, is_own_stamp=False)
+    assert [event.width_s for event in (first, second, third)] == [4.0, 4.0, 1.0]
 
 
 LINES = st.lists(

@@ -60,7 +60,7 @@ def test_wrong_settings_are_refused_with_what_is_right(
     monkeypatch.delenv("MY_KEY", raising=False)
     with pytest.raises(UsageError, match="end in /v1"):
         opened(tmp_path, kind="endpoint", url="http://h:80")
-    with pytest.raises(UsageError, match="MY_KEY, which is not set"):
+    with pytest.raises(UsageError, match="MY_KEY has no API key"):
         opened(tmp_path, kind="endpoint", url="http://h/v1", api_key_env="MY_KEY")
     with pytest.raises(UsageError, match=r"starts 'llama\.cpp'"):
         opened(tmp_path, kind="local", engine="vllm", launch=LaunchSettings())
