@@ -19,7 +19,7 @@ import pytest
 from teardown.load.config import Progress
 from teardown.load.journal import missing
 from teardown.load.run import run_load
-from teardown.records import Schedule, read
+from teardown.records import Schedule, Speech, read
 from tests.fakes.engine import FakeEngine, chat_stream
 from tests.fakes.link import SlowLink
 from tests.fakes.loads import closed_schedule, item, journal_of, load_config, schedule
@@ -96,20 +96,35 @@ def hosts() -> Iterator[Hosts]:
 
 
 def workload(kind: str) -> Schedule:
-    """Sessions of three turns: 9 users, or 60 requests over three seconds."""
+    """Sessions of three turns: 9 users, 9 calls, or 60 requests over three seconds."""
     if kind == "closed":
         turns = [
             item(n, session=f"s{n // 3}", turn=n % 3, lane=n // 3 % 9, think_s=0.05 * (n % 3))
             for n in range(81)
         ]
         return schedule(turns, kind=kind, concurrency=9)
+    if kind == "voice":
+        turns = [
+            item(
+                3 * call + turn,
+                session=f"s{call}",
+                turn=turn,
+                lane=call,
+                intended_s=0.1 * call if turn == 0 else None,
+                think_s=0.1 * turn,
+            )
+            for call in range(9)
+            for turn in range(3)
+        ]
+        speech = Speech(words_per_minute=1200.0, endpointing_s=0.05)
+        return schedule(turns, kind=kind, concurrency=9, speech=speech)
     turns = [
         item(n, session=f"s{n % 20}", turn=n // 20, lane=n, intended_s=0.05 * n) for n in range(60)
     ]
     return schedule(turns, kind=kind, rate_per_s=20.0)
 
 
-@pytest.mark.parametrize("kind", ["closed", "open"])
+@pytest.mark.parametrize("kind", ["closed", "open", "voice"])
 def test_three_hosts_run_one_workload_together(tmp_path: Path, hosts: Hosts, kind: str) -> None:
     plan = workload(kind)
     here = hosts.address
@@ -137,8 +152,10 @@ def test_three_hosts_run_one_workload_together(tmp_path: Path, hosts: Hosts, kin
             worker.communicate(timeout=20)
         assert [worker.returncode for worker in workers] == [0, 0, 0]
         assert fake.num_requests == len(plan.requests)
-        if kind == "closed":
+        if kind != "open":
             assert fake.peak_in_flight <= 9
+        if kind == "voice":  # the answers of the turns before are part of the history
+            assert max(len(body["messages"]) for body in fake.bodies) == 5
     journal = journal_of(config)
     assert (result.ended, result.counts) == ("complete", {"ok": len(plan.requests)})
     ids = Counter(request.request_id for request in journal.requests)
