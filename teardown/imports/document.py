@@ -53,14 +53,6 @@ class Node:
             self.fail("a list")
         return [Node(item, f"{self.where}[{row}]") for row, item in enumerate(self.value)]
 
-    def members(self) -> dict[str, "Node"]:
-        """Return the members of an object by name; of nothing, none."""
-        if self.value is None:
-            return {}
-        if not isinstance(self.value, dict):
-            self.fail("an object")
-        return {str(name): self.get(name) for name in self.value}
-
     def number(self) -> float | None:
         """Return a finite number; None where there is none."""
         value = self.value
@@ -100,11 +92,12 @@ class Node:
         return value
 
     def text(self) -> str | None:
-        """Return a text; None where there is none."""
-        if self.value is not None and not isinstance(self.value, str):
+        """Return a text, half surrogate pairs replaced; None where there is none."""
+        if self.value is None:
+            return None
+        if not isinstance(self.value, str):
             self.fail("a text")
-        found: str | None = self.value
-        return found
+        return self.value.encode(errors="replace").decode()
 
     def needed_number(self) -> float:
         """Return a finite number; UsageError where there is none."""

@@ -165,16 +165,18 @@ def requests_of(node: Node, prefix: str = "", zero_s: float | None = None) -> li
     waits = node.get("queue_times")
     queued = waits.all_seconds() if waits.value is not None else None
     length = len(columns["ttfts"])
-    named: dict[str, Sequence[object]] = {**columns, "start_times": sent or columns["ttfts"]}
-    for name, column in (named | ({"queue_times": queued} if queued is not None else {})).items():
+    named: dict[str, Sequence[object]] = dict(columns)
+    named |= {"start_times": sent} if sent is not None else {}
+    named |= {"queue_times": queued} if queued is not None else {}
+    for name, column in named.items():
         if len(column) != length:
             raise UsageError(
                 f"{node.where} `{name}` has {len(column)} entries and `ttfts` {length}: one of "
                 "them is cut"
             )
     if zero_s is None:
-        zero_s = min((s - q for s, q in zip(sent, queued or [0.0] * length, strict=True)),
-                     default=0.0) if sent else 0.0  # fmt: skip
+        held = queued or [0.0] * length
+        zero_s = min((s - w for s, w in zip(sent or [], held, strict=False)), default=0.0)
     has_role = node.get("backend").text() in ROLE_BACKENDS
     return [
         _request(
