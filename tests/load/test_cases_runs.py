@@ -80,7 +80,8 @@ def test_row_2_a_client_that_reads_late_is_flagged_and_its_stamps_hold_the_truth
             if split != "bytes":  # segments of one byte wait for acknowledgements on their way
                 assert zero_s + at - width - 0.001 < after_s
     assert result.receive_lag is not None
-    assert result.receive_lag.p99 > 0.015
+    # byte by byte there are many more reads, and the late ones are a smaller part of them
+    assert result.receive_lag.p99 > (0.005 if split == "bytes" else 0.015)
     validity = judged(requests, plan, result)
     assert level(validity, "client_limited") == validity.verdict == "invalid"
 

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from teardown.load.client import Client, Endpoint
-from teardown.load.clock import Reading
 from teardown.load.run import run_load
-from teardown.load.wire import StampedRead
+from teardown.load.wire import Take
 from teardown.records import FAILED, Request
 from tests.fakes.engine import (
     CLOSE,
@@ -45,9 +44,10 @@ class ScriptedWire:
     def send(self, data: bytes) -> None:
         """Nobody reads it."""
 
-    def read(self) -> StampedRead:
+    def read_until(self, take: Take) -> None:
         at_s = 4e9  # later than every send
-        return StampedRead(next(self._parts, b""), Reading(at_s, at_s))
+        while not take(next(self._parts, b""), at_s, at_s, True):
+            pass
 
     def is_usable(self) -> bool:
         return False

@@ -352,7 +352,7 @@ def test_messages_come_out_as_they_went_in(lines: list[bytes], data: bytes) -> N
 def test_no_message_to_a_worker_has_a_place_for_a_key() -> None:
     share = deal(config(api_key_env="KEY", workers=2), schedule([item(0)]))[0]
     told = msgspec.to_builtins(share.config)
-    assert {name for name in told if "key" in name} == {"api_key_env"}
+    assert {name for name in told if "key" in name} == {"api_key_env", "api_key_file"}
     assert told["api_key_env"] == "KEY"
 
 
