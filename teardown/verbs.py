@@ -1,7 +1,6 @@
 """The verbs of measuring and attributing, and the two that call verbs in order: run and demo."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +86,12 @@ def doctor(
             {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix} for f in findings
         ]
         emit_json({"schema": "teardown.doctor/1", "checks": checks})
-        if failed:  # the one document is out: an error of its own would be a second
-            click.echo(f"teardown: {sentence}", err=True)
-            sys.exit(FeatureMissing.exit_code)
-        return
-    click.echo(render(findings))
+    else:
+        click.echo(render(findings))
     if failed:
-        raise FeatureMissing(sentence)
-    click.echo(f"next: teardown {f'measure {folder}' if folder else f'init DIR --url {url}'}")
+        raise FeatureMissing(sentence, has_document=as_json)
+    if not as_json:
+        click.echo(f"next: teardown {f'measure {folder}' if folder else f'init DIR --url {url}'}")
 
 
 @click.command()
@@ -145,7 +142,7 @@ def measure(folder: Path, as_json: bool, **options: Any) -> None:
     invalid = [r for r in runs if r.validity.verdict == "invalid"]
     if invalid:
         reasons = "; ".join(f"{r.code}: {r.text}" for r in invalid[0].validity.reasons)
-        raise RunInvalid(f"{invalid[0].run} is invalid ({reasons})")
+        raise RunInvalid(f"{invalid[0].run} is invalid ({reasons})", has_document=as_json)
     if not as_json:
         click.echo(f"next: teardown diagnose {folder}")
 
@@ -314,7 +311,8 @@ def compare(folder: Path, run_a: str, run_b: str, gate: bool, as_json: bool) -> 
 
         raise GateNotMet(
             "one pair makes no claim: a gate needs at least 4 interleaved pairs, "
-            f"as `teardown tune {folder}` makes them"
+            f"as `teardown tune {folder}` makes them",
+            has_document=as_json,
         )
     if not as_json:
         click.echo(f"next: teardown tune {folder}")

@@ -3,19 +3,19 @@
 Ten seconds: a few pages of the server, six small requests through the stream client, this host.
 """
 
-import os
 import time
 from pathlib import Path
 
+from teardown import credentials
 from teardown.engagement import Engagement
-from teardown.errors import TeardownError, UsageError
+from teardown.errors import TeardownError
 from teardown.load.probe import BUDGET_S, MAX_REQUESTS, MAX_TOKENS, ProbePlan, run_probe
 from teardown.observe.host import HostReader
 from teardown.preflight import endpoint, host, rights
 from teardown.preflight.finding import Finding, render
 from teardown.preflight.service import service
 from teardown.preflight.stream import stream
-from teardown.settings import Settings
+from teardown.settings import Settings, TargetSettings
 from teardown.targets import make_target
 from teardown.targets.open import api_key
 
@@ -47,11 +47,7 @@ def examine(
 
 def key_from(variable: str | None) -> str | None:
     """Return the API key in the environment variable; UsageError where it is named but not set."""
-    if variable is None:
-        return None
-    if not os.environ.get(variable):
-        raise UsageError(f"--api-key-env names {variable}, which is not set in the environment")
-    return os.environ[variable]
+    return credentials.api_key(variable, None)
 
 
 def _engagement(engagement: Engagement, settings: Settings) -> list[Finding]:
@@ -74,7 +70,9 @@ def _engagement(engagement: Engagement, settings: Settings) -> list[Finding]:
         pages = target.metrics_urls() if granted else []
         findings.append(endpoint.metrics(pages, key, granted=granted))
         local = rights.local_tokenizer(settings, engagement)
-        findings += _probed(target.url, target.model, key, local=local, has_metrics=True)
+        findings += _probed(
+            target.url, target.model, key, local=local, has_metrics=True, settings=settings.target
+        )
     except TeardownError as error:
         findings.append(Finding(name="stack", level="fail", text=str(error)))
     finally:
@@ -90,6 +88,7 @@ def _probed(
     *,
     local: str | None = None,
     has_metrics: bool = False,
+    settings: TargetSettings | None = None,
 ) -> list[Finding]:
     """Return the checks of the endpoint at `url`; has_metrics: its pages were looked at before."""
     reached = endpoint.reach(url, model, key)
@@ -102,10 +101,12 @@ def _probed(
     if not has_metrics:
         page = engine.metrics_url(url) if engine else None
         findings.append(endpoint.metrics([page] if page else [], key))
+    asked = settings.headers if settings else {}
+    sent = {name: credentials.header_value(name, value) for name, value in asked.items()}
     plan = ProbePlan(
         url=url,
         model=chosen,
-        headers={"Authorization": f"Bearer {key}"} if key else {},
+        headers=sent | ({"Authorization": f"Bearer {key}"} if key else {}),
         has_cache_salt=engine is not None and engine.name == "vllm",
     )
     reader = HostReader(None)
@@ -119,7 +120,10 @@ def _probed(
     main = report.reply("main")
     if main is not None and main.request.chunk_s:
         has_usage = main.request.output_tokens is not None
-        counts = endpoint.token_counts(url, chosen, key, local=local, has_usage=has_usage)
+        named = settings.tokenizer if settings else None
+        counts = endpoint.token_counts(
+            url, chosen, key, local=local, has_usage=has_usage, tokenizer=named
+        )
         findings.append(counts)
     findings.append(host.processor(before, reader.row(time.monotonic())))
     return [*findings, host.clock(report)]

@@ -93,9 +93,21 @@ def metrics(urls: list[str], api_key: str | None, *, granted: bool = True) -> Fi
 
 
 def token_counts(
-    url: str, model: str, api_key: str | None, *, local: str | None, has_usage: bool
+    url: str,
+    model: str,
+    api_key: str | None,
+    *,
+    local: str | None,
+    has_usage: bool,
+    tokenizer: str | None = None,
 ) -> Finding:
-    """Say by what tokens can be counted: the server's usage, its tokenizer page, a local file."""
+    """Say by what tokens can be counted: the server's usage, its tokenizer page, a local file.
+
+    tokenizer: the one that the settings name, with which runs count where usage is missing.
+    """
+    if tokenizer is not None and not has_usage:
+        text = f"by the tokenizer in {tokenizer}: the server reports no usage"
+        return Finding(name="token counts", level="ok", text=text)
     others = [f"the tokenizer in {local}"] if local else []
     body = {"model": model, "prompt": "one two three", "content": "one two three"}
     try:
@@ -110,13 +122,14 @@ def token_counts(
         text = "by the server's usage" + (f"; {other} could check them" if other else " alone")
         return Finding(name="token counts", level="ok", text=text)
     text = "the server's usage is missing" + (
-        f"; {other} could count, the kit does not yet" if other else ", and there is no tokenizer"
+        f"; {other} could count" if other else ", and there is no tokenizer"
     )
     return Finding(
         name="token counts",
         level="warn",
         text=f"{text}: tokens per second, TPOT and equal work stay unknown",
-        fix="let usage through (`stream_options.include_usage`) in the gateway or the engine",
+        fix="let usage through (`stream_options.include_usage`), or name a tokenizer.json or GGUF "
+        "file in target.tokenizer",
     )
 
 

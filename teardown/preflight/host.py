@@ -4,15 +4,16 @@ import importlib.metadata
 import itertools
 import resource
 import shutil
-import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from teardown.http import LOOPBACK
+from teardown.errors import UsageError
 from teardown.load.probe import ProbeReport
+from teardown.load.proxy import proxy_for
 from teardown.observe.host import host_facts
 from teardown.preflight.finding import Finding, Level, seconds
+from teardown.targets.forward import DEFAULT_PORTS
 
 PACKAGES = ("teardown", "kv_quant", "tuning", "iac", "runbooks", "reports")
 DISTRIBUTION = "teardown-kit"
@@ -135,23 +136,18 @@ def clock(report: ProbeReport) -> Finding:
 def proxy(url: str) -> Finding:
     """Say which proxy of the environment stands between this host and `url`."""
     parts = urlsplit(url)
-    proxies = urllib.request.getproxies_environment()
-    variable = f"{parts.scheme}_proxy".upper()
-    address = proxies.get(parts.scheme) or proxies.get("all")
     host = parts.hostname or ""
-    is_direct = (
-        not address
-        or host in LOOPBACK
-        or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2], proxies)
-    )
-    if is_direct or not address:
+    try:
+        found = proxy_for(parts.scheme, host, parts.port or DEFAULT_PORTS.get(parts.scheme, 0))
+    except (UsageError, ValueError) as error:
+        return Finding(name="proxy", level="fail", text=str(error), fix=f"export NO_PROXY={host}")
+    if found is None:
         return Finding(name="proxy", level="ok", text="none in between")
-    shown = urlsplit(address if "://" in address else f"//{address}").netloc.rpartition("@")[2]
     return Finding(
         name="proxy",
         level="warn",
-        text=f"requests go through {shown} (by {variable}): its delay and its buffering are "
-        "measured as if they were the stack's",
+        text=f"requests go through {found.host}:{found.port} (by the environment): its delay "
+        "and its buffering are measured as if they were the stack's",
         fix=f"export NO_PROXY={host}",
     )
 

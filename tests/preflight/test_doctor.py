@@ -51,6 +51,23 @@ def write_engagement(folder: Path, url: str, **access: str) -> str:
     return str(folder)
 
 
+def test_headers_of_the_engagement_go_with_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TENANT", "blue")
+    with FakeEngine(endpoint()) as fake:
+        folder = write_engagement(tmp_path / "e", fake.url)
+        path = Path(folder) / "engagement.yaml"
+        text = path.read_text()
+        path.write_text(
+            text.replace("  model: fake", "  model: fake\n  headers: {X-T: env:A_TENANT}")
+        )
+        result = teardown("doctor", folder)
+        sent = {s.seen.headers.get("x-t") for s in fake.served if name_of(s.seen) != "tokenize"}
+    assert result.returncode == 0, result.stderr
+    assert sent == {"blue"}
+
+
 def test_a_good_endpoint_fits_on_one_screen_and_says_what_comes_next() -> None:
     with FakeEngine(endpoint()) as fake:
         result = teardown("doctor", "--url", fake.url)

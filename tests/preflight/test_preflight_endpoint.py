@@ -170,10 +170,14 @@ def test_metrics_are_fetched_and_their_absence_has_a_price() -> None:
 
 
 def test_what_can_count_tokens_is_named() -> None:
-    def counted(script: Script, local: str | None, has_usage: bool) -> str:
+    def counted(
+        script: Script, local: str | None, has_usage: bool, tokenizer: str | None = None
+    ) -> str:
         with FakeEngine(script) as fake:
-            found = token_counts(fake.url, "fake", None, local=local, has_usage=has_usage)
-        assert (found.level == "ok") == has_usage
+            found = token_counts(
+                fake.url, "fake", None, local=local, has_usage=has_usage, tokenizer=tokenizer
+            )
+        assert (found.level == "ok") == (has_usage or tokenizer is not None)
         return found.text
 
     page = [(0.0, http_reply(b'{"count": 3, "tokens": [1, 2, 3]}'))]
@@ -182,3 +186,4 @@ def test_what_can_count_tokens_is_named() -> None:
     assert "the tokenizer in m.gguf and the server's /tokenize" in counted(page, "m.gguf", True)
     assert "there is no tokenizer" in counted(none, None, False)
     assert "/tokenize could count" in counted(page, None, False)
+    assert "by the tokenizer in t.json" in counted(none, None, False, "t.json")

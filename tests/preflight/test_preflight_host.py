@@ -112,6 +112,9 @@ def test_a_proxy_of_the_environment_is_shown_without_its_password(
     assert found.fix == "export NO_PROXY=gateway"
     assert host.proxy("http://127.0.0.1:8000/v1").level == "ok"
     assert host.proxy("https://gateway/v1").level == "ok"
+    monkeypatch.setenv("https_proxy", "socks5://me:secret@proxy:1080")
+    found = host.proxy("https://gateway/v1")
+    assert (found.level, "secret" not in found.text) == ("fail", True)
     monkeypatch.setenv("no_proxy", "gateway")
     assert host.proxy("http://gateway:8000/v1").level == "ok"
 
