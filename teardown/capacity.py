@@ -17,8 +17,9 @@ from teardown.bisection import Bisection
 from teardown.diagnosis import diagnose_run, newest_run, valid_runs
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import TeardownError, UsageError
-from teardown.measure import RUN_FILE, Job
+from teardown.measure import Job
 from teardown.records import Capacity, CapacityResult, Level, Limiter, Outcome, Run, read, to_json
+from teardown.runs import RUN_FILE
 from teardown.settings import Promises, WorkloadSettings
 from teardown.stats import proportion
 from teardown.text import estimate, quantile_text

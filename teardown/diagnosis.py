@@ -18,14 +18,9 @@ from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import (
-    RUN_FILE,
-    TABLE_FILE,
-    finished_runs,
-    prompts_file,
-    workload_named,
-)
+from teardown.measure import prompts_file, workload_named
 from teardown.records import Attribution, Run, Schedule, read
+from teardown.runs import RUN_FILE, TABLE_FILE, finished_runs
 from teardown.settings import HardwareSettings, Settings
 from teardown.workload.levels import level_named
 from teardown.workload.prompts import read_prompts, reusable_ratio

@@ -20,15 +20,9 @@ from teardown.errors import FeatureMissing, TargetError, UsageError
 from teardown.limits import bill_of, bill_text
 from teardown.load.config import Progress
 from teardown.load.table import read_requests
-from teardown.measure import (
-    TABLE_FILE,
-    Job,
-    finished_runs,
-    measure_run,
-    prepare,
-    workload_named,
-)
+from teardown.measure import Job, measure_run, prepare, workload_named
 from teardown.records import Attribution, Request, Run, to_json
+from teardown.runs import TABLE_FILE, finished_runs
 from teardown.settings import Settings
 from teardown.targets import make_target
 from teardown.targets.protocol import Target
@@ -194,7 +188,7 @@ def requests_of(folder: Path, run_id: str) -> list[dict[str, Any]]:
     if table.exists():
         requests = read_requests(table)
     else:
-        from teardown.measure import journal_of
+        from teardown.runs import journal_of
 
         journal = journal_of(engagement.run_dir(run_id))
         requests = [*journal.superseded, *journal.requests] if journal else []

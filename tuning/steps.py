@@ -15,7 +15,7 @@ from teardown.engines.protocol import Launch
 from teardown.errors import FeatureMissing
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import TABLE_FILE, Job, close_unfinished, measure_run, workload_named
+from teardown.measure import Job, close_unfinished, measure_run, workload_named
 from teardown.records import (
     Attribution,
     LaunchSpec,
@@ -27,6 +27,7 @@ from teardown.records import (
     read,
     to_json,
 )
+from teardown.runs import TABLE_FILE
 from teardown.settings import HardwareSettings, Settings
 from teardown.stats import quantile
 from teardown.steps import opened, running, showing

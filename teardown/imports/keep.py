@@ -21,8 +21,8 @@ from teardown.imports.sources import GATEWAY, SOURCES, folders_of, kind_of
 from teardown.imports.traffic import Traffic, trace_text, traffic_of
 from teardown.load.summary import summarise
 from teardown.load.table import write_requests
-from teardown.measure import RUN_FILE, TABLE_FILE
 from teardown.records import Quantiles, Request, Run, Summary, read, to_json
+from teardown.runs import RUN_FILE, TABLE_FILE
 from teardown.settings import HardwareSettings, Promises, Settings
 
 STACK: Final = "imported"
