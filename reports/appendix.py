@@ -117,7 +117,7 @@ def method_section(dossier: Dossier) -> Section:
         caption="Workloads",
         columns=["Name", "Kind", "Load", "Caches", "Answer limit", "Seed"],
         rows=[
-            [w.name, f"{w.kind} loop", _load_words(w), w.regime, count(w.max_tokens), str(w.seed)]
+            [w.name, _kind_words(w), _load_words(w), w.regime, count(w.max_tokens), str(w.seed)]
             for w in dossier.settings.workloads
         ],
     )
@@ -128,9 +128,22 @@ def method_section(dossier: Dossier) -> Section:
     )
 
 
+def _kind_words(load: WorkloadSettings) -> str:
+    return f"{load.kind} loop" if load.kind in ("closed", "open") else load.kind
+
+
 def _load_words(load: WorkloadSettings) -> str:
     if load.kind == "open" and load.rate_per_s is not None:
         return f"{number(load.rate_per_s)} requests/s, {load.arrivals} arrivals"
+    if load.kind == "trace":
+        return f"as recorded, {number(load.speed)} times as fast"
+    levels = load.rates_per_s or load.concurrencies
+    if levels:
+        unit = "requests/s" if load.rates_per_s else "at once"
+        return f"{', '.join(number(level) for level in levels)} {unit}"
+    if load.rate_per_s is not None and load.kind != "closed":
+        end = "" if load.rate_to_per_s is None else f" to {number(load.rate_to_per_s)}"
+        return f"from {number(load.rate_per_s)}{end} requests/s"
     return f"{count(load.concurrency)} users at once"
 
 
@@ -204,7 +217,8 @@ def goal_metric(dossier: Dossier) -> str:
 
 def limits_section(dossier: Dossier) -> Section:
     """Return what was not tested and what would prove the report wrong."""
-    tested = {run.workload for run in dossier.runs}
+    tested = {run.workload.partition("@")[0] for run in dossier.runs}  # a level is name@level
+    tested |= {run.workload for run in dossier.runs}
     lead = [
         f"Workload {w.name} was not run."
         for w in dossier.settings.workloads

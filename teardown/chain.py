@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from teardown.diagnosis import valid_runs
+from teardown.capacity import is_measured
 from teardown.engagement import Engagement
 from teardown.errors import FeatureMissing, RunInvalid
 from teardown.settings import Settings
@@ -64,7 +64,7 @@ def _steps(
 
     def unmeasured() -> list[str]:
         loads = settings.workloads
-        return [w.name for w in loads if not valid_runs(engagement, "before", w.name)]
+        return [w.name for w in loads if not is_measured(engagement, "before", w)]
 
     return [
         Step(
@@ -137,8 +137,9 @@ def _emit(folder: Path, console: Console) -> None:
 
 def _doctor(folder: Path, console: Console) -> None:
     from teardown.errors import TargetError
-    from teardown.preflight import examine, render
+    from teardown.preflight import ANNOUNCEMENT, examine, render
 
+    console.say(ANNOUNCEMENT)
     findings = examine(folder, None, None)
     console.say(render([f for f in findings if f.level != "ok"]) or "every check passes")
     failed = [f for f in findings if f.level == "fail"]

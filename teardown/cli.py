@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         _fail(arguments, "interrupted; what was measured is saved", 130)
     except TeardownError as error:
-        _fail(arguments, str(error), error.exit_code)
+        _fail([] if error.has_document else arguments, str(error), error.exit_code)
     except ModuleNotFoundError as error:
         missing = FeatureMissing(
             f"the package {error.name!r} is not installed here; "

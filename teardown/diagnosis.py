@@ -18,24 +18,24 @@ from teardown.engines import engine_by_name
 from teardown.errors import RunInvalid, TeardownError, UsageError
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import RUN_FILE, TABLE_FILE
+from teardown.measure import prompts_file, workload_named
 from teardown.records import Attribution, Run, Schedule, read
+from teardown.runs import RUN_FILE, TABLE_FILE, finished_runs
 from teardown.settings import HardwareSettings, Settings
+from teardown.workload.levels import level_named
 from teardown.workload.prompts import read_prompts, reusable_ratio
+from teardown.workload.shapes import PromptShapes
 
 
 def valid_runs(engagement: Engagement, stack: str, workload: str | None = None) -> list[Run]:
     """Return the finished runs of `stack` that are not invalid, oldest first."""
-    found = []
-    for name in engagement.run_ids():
-        path = engagement.run_dir(name) / RUN_FILE
-        if not path.exists():
-            continue
-        run = read(Run, path)
-        fits = run.stack == stack and workload in (None, run.workload)
-        if fits and run.validity.verdict != "invalid":
-            found.append(run)
-    return found
+    return [
+        run
+        for run in finished_runs(engagement)
+        if run.stack == stack
+        and workload in (None, run.workload)
+        and run.validity.verdict != "invalid"
+    ]
 
 
 def newest_run(engagement: Engagement, run_id: str | None) -> Run:
@@ -47,8 +47,9 @@ def newest_run(engagement: Engagement, run_id: str | None) -> Run:
             raise UsageError(f"there is no finished run {run_id!r}; runs: {known}")
         return read(Run, path)
     loads = engagement.settings().workloads
-    runs = valid_runs(engagement, "before", loads[0].name if loads else None)
-    runs = runs or valid_runs(engagement, "before")
+    every = valid_runs(engagement, "before")
+    runs = [r for r in every if loads and level_named(loads[0], r.workload)] or every
+    runs = runs or valid_runs(engagement, "imported")
     if not runs:
         raise UsageError(
             f"there is no valid run of stack `before`; `teardown measure {engagement.folder}` "
@@ -69,7 +70,7 @@ def run_data(engagement: Engagement, settings: Settings, run: Run) -> RunData:
     """Return everything that the folder holds about `run`; what is missing is named in `absent`."""
     folder = engagement.run_dir(run.run)
     absent: dict[str, str] = {}
-    model = model_facts(run)
+    model = model_facts(run, folder)
     if model is None:
         absent["model"] = f"the files of {run.target.model} are not on this host"
     hardware = hardware_facts(engagement, settings, folder)
@@ -93,23 +94,29 @@ def run_data(engagement: Engagement, settings: Settings, run: Run) -> RunData:
 def reuse_of(engagement: Engagement, run: Run) -> float | None:
     """Return the fraction of prompt text that an ideal prefix cache would serve in this run."""
     try:
+        if engagement.shapes_path(run.workload).exists():
+            return read(PromptShapes, engagement.shapes_path(run.workload)).reusable_ratio
+        # a folder of before the shapes were kept
         schedule = read(Schedule, engagement.schedule_path(run.workload))
-        load = next(w for w in engagement.settings().workloads if w.name == run.workload)
-        prompts = {p.index: p for p in read_prompts(engagement.prompts_path(load.prompts))}
-    except (TeardownError, StopIteration):
+        load = workload_named(engagement.settings(), run.workload)[0]
+        prompts = {p.index: p for p in read_prompts(prompts_file(engagement, load))}
+    except TeardownError:
         return None
     return reusable_ratio([prompts[r.prompt] for r in schedule.requests])
 
 
-def model_facts(run: Run) -> ModelFacts | None:
-    """Return what the run's model costs to read; None where its files are not on this host."""
+def model_facts(run: Run, folder: Path) -> ModelFacts | None:
+    """Return what the run's model costs to read; None where its files are not on this host.
+
+    folder: the run's own, where the config.json of an imported run is kept.
+    """
     path = Path(run.target.model)
     options = {**run.target.options, **run.target.effective}
     if path.is_file():
         return facts_of_gguf(path, options)
-    config = path / "config.json"
-    if config.is_file():
-        return facts_of_config(json.loads(config.read_text(encoding="utf-8")), options)
+    for config in (path / "config.json", folder / "model_config.json"):
+        if config.is_file():
+            return facts_of_config(json.loads(config.read_text(encoding="utf-8")), options)
     return None
 
 

@@ -73,6 +73,19 @@ class Engagement:
         """Return where the schedule of `workload` is kept."""
         return self.folder / "workload" / f"{_safe(workload)}.json"
 
+    def shapes_path(self, workload: str) -> Path:
+        """Return where the lengths and block hashes of the prompts of `workload` are kept."""
+        return self.folder / "workload" / f"{_safe(workload)}.shapes.json"
+
+    def made_prompts_path(self, workload: str) -> Path:
+        """Return where prompts that the kit made for `workload` are kept; no client's text."""
+        return self.folder / "workload" / f"{_safe(workload)}.prompts.jsonl"
+
+    @property
+    def capacity_path(self) -> Path:
+        """The path of the record of what stacks carry."""
+        return self.folder / "capacity.json"
+
     @property
     def runs_dir(self) -> Path:
         """The folder of runs."""
@@ -131,6 +144,11 @@ class Engagement:
     def target_dir(self) -> Path:
         """The folder where the local target keeps its log, process id and present options."""
         return self.folder / "target"
+
+    @property
+    def forgotten_path(self) -> Path:
+        """The path of the record that the texts were deleted."""
+        return self.folder / "forgotten.json"
 
     @property
     def out_dir(self) -> Path:

@@ -16,9 +16,13 @@ from typing import ClassVar
 
 
 class TeardownError(Exception):
-    """A fault of the kit itself."""
+    """A fault of the kit itself; `has_document`: with --json, the one document is out already."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", *, has_document: bool = False) -> None:
+        super().__init__(message)
+        self.has_document = has_document
 
 
 class UsageError(TeardownError):

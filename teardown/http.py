@@ -1,5 +1,6 @@
 """Plain HTTP for probes and for the oracle; never for timed load."""
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -47,7 +48,7 @@ def _send(request: urllib.request.Request, timeout_s: float, api_key: str | None
         raise TargetError(
             f"{request.full_url} answered {error.code} {error.reason}: {detail[:300]}"
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise TargetError(f"{request.full_url} cannot be reached: {reason}") from error
 

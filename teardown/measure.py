@@ -4,14 +4,12 @@ A run that was cut is resumed: what was answered is kept, what was in flight is 
 again as a further attempt. The journal becomes the table only when the run is complete.
 """
 
-import gzip
+import datetime as dt
 import json
-import os
-import platform
 import secrets
-import time
+import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +18,49 @@ import msgspec
 from teardown.credentials import api_key
 from teardown.engagement import Engagement, write_atomic
 from teardown.errors import EngineFailed, TeardownError, UsageError
-from teardown.load.certificate import ERROR_BUDGET, Conditions, certify
+from teardown.limits import bill_of, is_open, refuse_beyond
+from teardown.live import JournalTail, LiveGuard, Ours, Shown
+from teardown.load.certificate import ERROR_BUDGET
 from teardown.load.config import LoadConfig, Progress, StopIf
-from teardown.load.journal import Attempt, Journal, read_journal
+from teardown.load.expected import CALIBRATION_FILE, calibration_for
+from teardown.load.journal import Journal
 from teardown.load.run import run_load
-from teardown.load.summary import summarise
-from teardown.load.table import write_requests
 from teardown.observe.watch import Watch, WatchConfig
 from teardown.records import (
-    Environment,
-    Regime,
-    Request,
     Run,
     Schedule,
-    Segment,
     Stack,
     to_json,
 )
+from teardown.runs import (
+    BEGUN_FILE,
+    JOURNAL_FILE,
+    RUN_FILE,
+    Begun,
+    finish,
+    finished_runs,
+    journal_of,
+)
 from teardown.settings import Settings, WorkloadSettings
+from teardown.targets.forward import refuse_port_forward
 from teardown.targets.protocol import Target
+from teardown.workload.levels import level_named, levels_of
+from teardown.workload.made import made_prompts
 from teardown.workload.prompts import Prompt, read_prompts, reusable_ratio
 from teardown.workload.schedule import build_schedule, schedule_sha256
+from teardown.workload.shapes import BLOCK_CHARS, PromptShapes, block_key, shapes_of
 
-RUN_FILE = "run.json"
-BEGUN_FILE = "begun.json"
-JOURNAL_FILE = "requests.wal.jsonl"
-TABLE_FILE = "requests.parquet"
 # Stacks whose unfinished runs `measure` and `run` go on with; a trial makes its run again.
 RESUMED = ("before", "after")
 OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """Written before the first request, so that a killed run can be finished."""
-
-    stack: str
-    workload: str
-    schedule_sha256: str
-    salt: str
-    regime: Regime
-    target: Stack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run to make: which workload, on which stack, under which name."""
+    """One run to make: which workload, on which stack, under which name.
+
+    workers, listen, more_runs: who sends it, as in `LoadConfig`.
+    """
 
     engagement: Engagement
     settings: Settings
@@ -73,40 +68,85 @@ class Job:
     target: Target
     stack: str
     resume: bool = True
+    workers: int = 1
+    listen: str | None = None
+    more_runs: bool = False
 
 
 def prepare(engagement: Engagement, load: WorkloadSettings) -> tuple[Schedule, list[Prompt], Path]:
     """Return the schedule of `load`, written to the folder, its prompts and their file."""
-    path = engagement.prompts_path(load.prompts)
+    path = prompts_file(engagement, load)
+    if engagement.forgotten_path.exists() and not path.exists():
+        raise UsageError(
+            f"{path.name} was deleted by `teardown forget`; put the file back to measure again"
+        )
     prompts = read_prompts(path)
     schedule = build_schedule(load, prompts, path)
     write_atomic(engagement.schedule_path(load.name), to_json(schedule))
+    _keep_shapes(engagement, schedule, prompts)
     return schedule, prompts, path
+
+
+def _keep_shapes(engagement: Engagement, schedule: Schedule, prompts: list[Prompt]) -> None:
+    """Write what may be kept of the prompts for good; once for each file and level of privacy."""
+    privacy = engagement.settings().privacy
+    key = block_key(engagement.schedule_path(schedule.workload).parent)
+    by_index = {p.index: p for p in prompts}
+    shapes = PromptShapes(
+        workload=schedule.workload,
+        prompts_sha256=schedule.prompts_sha256,
+        block_chars=BLOCK_CHARS,
+        reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
+        prompts=shapes_of(prompts, privacy, key),
+    )
+    write_atomic(engagement.shapes_path(schedule.workload), to_json(shapes))
+
+
+def prompts_file(engagement: Engagement, load: WorkloadSettings) -> Path:
+    """Return the prompts file of `load`: the client's, or one that the kit makes in the folder."""
+    text = made_prompts(load, engagement.folder)
+    if text is None:
+        return engagement.prompts_path(load.prompts or "")
+    path = engagement.made_prompts_path(load.name)
+    write_atomic(path, text)
+    return path
 
 
 def measure_run(job: Job, on_progress: OnProgress) -> Run:
     """Send the schedule and return the finished run, also when it is invalid.
 
     Errors: EngineFailed when the stack died (what was answered is kept as an invalid run),
-    Interrupted on Ctrl-C (the journal stays; the next call resumes it).
+    TargetError where a port-forward lies in between or the load is beyond what the client can carry
+    on this host, Interrupted on Ctrl-C (the journal stays; the next call resumes it).
     """
     schedule, prompts, prompts_path = prepare(job.engagement, job.load)
+    runs = finished_runs(job.engagement)
+    bill = bill_of(schedule, prompts, job.settings, runs)
+    refuse_beyond(job.settings, schedule, bill, runs, dt.datetime.now())
     job.target.start()
+    refuse_port_forward(job.target.url)
     stack = job.target.read_back()
+    prompt_bytes = round(statistics.median(len(p.text.encode()) for p in prompts))
+    calibration = calibration_for(job.engagement, schedule, prompt_bytes, job.workers)
     run_id, begun = _begin(job, schedule, stack)
     folder = job.engagement.run_dir(run_id)
     failure: TeardownError | None = None
+    notes: list[str] = []
     config = _load_config(job, schedule, prompts_path, folder, begun)
     if config is not None:
+        if calibration is not None:
+            write_atomic(folder / CALIBRATION_FILE, to_json(calibration))
         try:
             _warm_up(job, config)
             with Watch(_watch_config(job), folder):
-                run_load(config, on_progress)
+                notes = _send(job, schedule, config, on_progress)
         except EngineFailed as error:
             failure = error
     died = getattr(job.target, "died", lambda: None)()
     log = job.target.log_text()
-    run, requests = _finish(job.engagement, job.settings, schedule, prompts, run_id, begun, log)
+    run, requests = finish(
+        job.engagement, job.settings, schedule, prompts, run_id, begun, log, notes
+    )
     if died or failure:
         answered = sum(r.status == "ok" for r in requests)
         raise EngineFailed(
@@ -114,6 +154,28 @@ def measure_run(job: Job, on_progress: OnProgress) -> Run:
             f"and are kept in runs/{run_id}"
         )
     return run
+
+
+def _send(job: Job, schedule: Schedule, config: LoadConfig, on_progress: OnProgress) -> list[str]:
+    """Send what is left, under the eyes of what the client allows; return what was not watched."""
+    limits = job.settings.limits
+    shown = Shown()
+    tail = JournalTail(Path(config.journal_path))
+    most = 0 if schedule.is_open else schedule.concurrency
+    guard = LiveGuard(
+        engine=read_engine(job),
+        urls=job.target.metrics_urls(),
+        rule=limits.stop_if,
+        ours=lambda: Ours(max(shown.num_in_flight, most), tail.answered()),
+    )
+
+    def look() -> str | None:
+        if not is_open(limits, dt.datetime.now()):
+            return f"limits.window ({limits.window}) has ended"
+        return guard.look() if guard.is_needed else None
+
+    run_load(config, shown.then(on_progress), stop_when=look)
+    return sorted(guard.notes)
 
 
 def _begin(job: Job, schedule: Schedule, stack: Stack) -> tuple[str, Begun]:
@@ -149,6 +211,8 @@ def _load_config(
     """Return what the load process is to send; None when everything was answered already."""
     journal = journal_of(folder)
     done = journal.finished if journal else []
+    if schedule.is_live:
+        done = whole_sessions(schedule, done, journal)
     if journal and len(done) >= len(schedule.requests):
         return None
     attempts = journal.attempts if journal else []
@@ -172,7 +236,23 @@ def _load_config(
         attempt=len(attempts) + 1,
         time_base_s=attempts[-1].last_s if attempts else 0.0,
         stop_if=StopIf(error_ratio=error_budget(settings)),
+        max_requests_per_s=settings.limits.max_requests_per_s,
+        workers=job.workers,
+        listen=job.listen,
+        more_runs=job.more_runs,
     )
+
+
+def whole_sessions(schedule: Schedule, done: list[str], journal: Journal | None) -> list[str]:
+    """Return the requests of sessions that are over: answered to the end, or broken off by a
+    failure. One that was cut in the middle begins again, because its answers are not kept.
+    """
+    failed = {r.session for r in journal.requests if r.is_failed} if journal else set()
+    aborted = {r.session for r in journal.requests if r.status == "aborted"} if journal else set()
+    answered = set(done)
+    open_ = {r.session for r in schedule.requests if r.request_id not in answered}
+    going_on = (open_ - failed) | aborted
+    return [r.request_id for r in schedule.requests if r.session not in going_on]
 
 
 def error_budget(settings: Settings) -> float:
@@ -225,12 +305,6 @@ def _watch_config(job: Job) -> WatchConfig:
     )
 
 
-def journal_of(folder: Path) -> Journal | None:
-    """Return the journal of an unfinished run; None where nothing was sent yet."""
-    path = folder / JOURNAL_FILE
-    return read_journal(path) if path.exists() and path.stat().st_size else None
-
-
 def close_unfinished(engagement: Engagement, settings: Settings) -> list[str]:
     """Make records of runs that a killed kit left in the middle of a trial; return their ids.
 
@@ -247,131 +321,21 @@ def close_unfinished(engagement: Engagement, settings: Settings) -> list[str]:
             continue
         load = workload_named(settings, begun.workload)[0]
         schedule, prompts, _ = prepare(engagement, load)
-        _finish(engagement, settings, schedule, prompts, run_id, begun, log="")
+        finish(engagement, settings, schedule, prompts, run_id, begun, log="")
         closed.append(run_id)
     return closed
 
 
-def _finish(
-    engagement: Engagement,
-    settings: Settings,
-    schedule: Schedule,
-    prompts: list[Prompt],
-    run_id: str,
-    begun: Begun,
-    log: str,
-) -> tuple[Run, list[Request]]:
-    """Turn the journal into the table, certify, summarise, and write the run's record last."""
-    folder = engagement.run_dir(run_id)
-    journal = journal_of(folder)
-    sent = [*journal.superseded, *journal.requests] if journal else []
-    requests = [replace(r, salt=begun.salt) for r in sent]
-    requests += _unsent(schedule, requests)
-    attempts = journal.attempts if journal else []
-    by_index = {p.index: p for p in prompts}
-    conditions = Conditions(
-        is_open=schedule.kind == "open",
-        concurrency=schedule.concurrency,
-        rate_per_s=schedule.rate_per_s,
-        num_intended=len(schedule.requests),
-        reusable_ratio=reusable_ratio([by_index[r.prompt] for r in schedule.requests]),
-        clock_moved_s=max(
-            (a.closed["clock_offset_moved_s"] for a in attempts if a.closed), default=None
-        ),
-        receive_lag_p99_s=max((lag for a in attempts if (lag := _receive_lag(a))), default=None),
-        error_budget=settings.limits.stop_if.error_ratio,
-    )
-    validity = certify(requests, conditions)
-    summary = summarise(
-        requests,
-        settings.promises,
-        concurrency=schedule.concurrency,
-        is_open=schedule.kind == "open",
-    )
-    segments = [_segment(attempt) for attempt in attempts]
-    run = Run(
-        run=run_id,
-        stack=begun.stack,
-        workload=begun.workload,
-        regime=begun.regime,
-        salt=begun.salt,
-        seed=schedule.seed,
-        schedule_sha256=begun.schedule_sha256,
-        target=begun.target,
-        segments=segments,
-        validity=validity,
-        summary=None if validity.verdict == "invalid" else summary,
-        notes=[
-            f"attempt {number} was {segment.ended}; its requests in flight were sent again"
-            for number, segment in enumerate(segments[:-1], 1)
-        ],
-    )
-    write_requests(folder / TABLE_FILE, requests)
-    write_atomic(folder / "environment.json", to_json(_environment(settings, schedule)))
-    if log:
-        write_atomic(folder / "engine.log.gz", gzip.compress(log.encode(), mtime=0))
-    write_atomic(folder / RUN_FILE, to_json(run))
-    (folder / JOURNAL_FILE).unlink(missing_ok=True)
-    (folder / BEGUN_FILE).unlink(missing_ok=True)
-    return run, requests
-
-
-def _unsent(schedule: Schedule, requests: list[Request]) -> list[Request]:
-    known = {r.request_id for r in requests}
-    return [
-        Request(
-            request_id=item.request_id,
-            status="unsent",
-            session=item.session,
-            turn=item.turn,
-            intended_s=item.intended_s,
-        )
-        for item in schedule.requests
-        if item.request_id not in known
-    ]
-
-
-def _receive_lag(attempt: Attempt) -> float | None:
-    """Return the p99 receive lag of one attempt; None for a killed one and without stamps."""
-    spread = (attempt.closed or {}).get("receive_lag")
-    return float(spread["p99"]) if spread else None
-
-
-def _segment(attempt: Attempt) -> Segment:
-    started = float(attempt.opened["unix_zero"])
-    base_s = float(attempt.opened.get("time_base_s", 0.0))
-    return Segment(
-        started_unix_s=started,
-        ended_unix_s=started + attempt.last_s - base_s,
-        ended="killed" if attempt.closed is None else attempt.closed["ended"],
-    )
-
-
-def _environment(settings: Settings, schedule: Schedule) -> Environment:
-    from importlib.metadata import version
-
-    return Environment(
-        values={
-            "teardown": version("teardown-kit"),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "cpu_count": os.cpu_count(),
-            "load_average": list(os.getloadavg()),
-            "measured_unix_s": time.time(),
-            "num_requests": len(schedule.requests),
-            "access": msgspec.to_builtins(settings.access),
-        }
-    )
-
-
 def workload_named(settings: Settings, name: str | None) -> list[WorkloadSettings]:
-    """Return the named workload, or all of them; UsageError with the names there are."""
+    """Return the named workload or level, or all workloads; UsageError with the names there are."""
     if not settings.workloads:
         raise UsageError("engagement.yaml names no workload; add one under `workloads:`")
     if name is None:
         return list(settings.workloads)
     found = [w for w in settings.workloads if w.name == name]
+    found = found or [level for w in settings.workloads if (level := level_named(w, name))]
     if not found:
-        known = ", ".join(w.name for w in settings.workloads)
+        levels = [level.name for load in settings.workloads for level in levels_of(load)]
+        known = ", ".join(dict.fromkeys([w.name for w in settings.workloads] + levels))
         raise UsageError(f"there is no workload {name!r}; engagement.yaml has {known}")
     return found

@@ -11,6 +11,8 @@ import msgspec
 import yaml
 
 from teardown.errors import UsageError
+from teardown.workload_settings import WorkloadSettings as WorkloadSettings
+from teardown.workload_settings import check_workload
 
 OptionValue = bool | int | float | str | None
 
@@ -70,26 +72,6 @@ class HardwareSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadSettings:
-    """One level of load over the client's prompts."""
-
-    name: str
-    kind: Literal["closed", "open"]
-    prompts: str
-    regime: Literal["cold", "steady", "production"] = "cold"
-    concurrency: int = 1
-    rate_per_s: float | None = None
-    arrivals: Literal["constant", "poisson"] = "poisson"
-    requests: int | None = None
-    duration_s: float | None = None
-    max_tokens: int = 64
-    think_s: float = 0.0
-    seed: int = 1
-    timeout_s: float = 300.0
-    extra_body: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """A promise on one metric: each value at the named percentile, seconds."""
 
@@ -127,10 +109,13 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopIf:
-    """When a measurement gives up by itself."""
+    """When a measurement gives up by itself: failed over finished; live users' time to first
+    token, and how many of them wait, both from the engine's metrics without our own requests.
+    """
 
     error_ratio: float | None = None
     live_ttft_p95_s: float | None = None
+    live_queue: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +141,11 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices are inputs and carry their date."""
+    """Prices are inputs and carry their date: a GPU-hour, a million tokens of a hosted model."""
 
     gpu_hour_usd: float | None = None
+    input_mtok_usd: float | None = None
+    output_mtok_usd: float | None = None
     dated: str | None = None
 
 
@@ -295,9 +282,4 @@ def _check_values(settings: Settings, source: str) -> None:
     for load in settings.workloads:
         if names.count(load.name) > 1:
             raise UsageError(f"{source}: two workloads are named {load.name!r}")
-        if load.kind == "open" and not load.rate_per_s:
-            raise UsageError(f"{source}: workload {load.name!r} is open and needs `rate_per_s`")
-        if load.concurrency < 1 or (load.requests is not None and load.requests < 1):
-            raise UsageError(
-                f"{source}: workload {load.name!r} needs at least one user and request"
-            )
+        check_workload(load, source)

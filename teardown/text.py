@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from teardown.records import Estimate, Headline, Quantiles, Run, Window
+from teardown.records import ErrorBar, Estimate, Headline, Quantiles, Run, Window
 
 SHOWN = ("request_id", "status", "ttft_s", "tpot_s", "e2e_s", "prompt_tokens", "output_tokens")
 
@@ -20,7 +20,19 @@ def run_text(run: Run) -> str:
     lines.append(f"  requests: {by_status}")
     for name, window in (("plateau", run.summary.plateau), ("whole run", run.summary.whole)):
         lines += _window_text(name, window)
+    if run.validity.error_bar is not None:
+        lines.append(f"  {error_bar_text(run.validity.error_bar)}")
     return "\n".join(lines)
+
+
+def error_bar_text(bar: ErrorBar) -> str:
+    """Return in one line what the client adds to the numbers at most, and from what it is known."""
+    if bar.ttft_s is None or bar.gap_s is None:
+        return f"what the client adds to TTFT is unknown ({bar.method})"
+    return (
+        f"the client adds at most {quantity(bar.ttft_s * 1e3, 'ms', 2)} to TTFT and "
+        f"{quantity(bar.gap_s * 1e3, 'ms', 2)} to a gap (p99, from the {bar.method})"
+    )
 
 
 def _window_text(name: str, window: Window) -> list[str]:
@@ -33,6 +45,16 @@ def _window_text(name: str, window: Window) -> list[str]:
         f"    TTFT {quantile_text(window.ttft_s)}",
         f"    E2E  {quantile_text(window.e2e_s)}",
         f"    TPOT {quantile_text(window.tpot_s)}",
+        *_voice_text(window),
+    ]
+
+
+def _voice_text(window: Window) -> list[str]:
+    if window.ttfo_s is None or window.silence_s is None:
+        return []
+    return [
+        f"    TTFO {quantile_text(window.ttfo_s)}",
+        f"    silence a turn {quantile_text(window.silence_s)}",
     ]
 
 

@@ -59,36 +59,39 @@ def init(
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option("--url", help="probe this endpoint instead of an engagement")
 @click.option("--model", help="the model name to ask for")
+@click.option("--api-key-env", metavar="NAME", help="the environment variable with the API key")
 @JSON
-def doctor(folder: Path | None, url: str | None, model: str | None, as_json: bool) -> None:
+def doctor(
+    folder: Path | None,
+    url: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    as_json: bool,
+) -> None:
     """Preflight: can this be measured, and what does each missing right cost.
 
     teardown doctor DIR        or        teardown doctor --url http://host:8000/v1
     """
-    from teardown.preflight import examine, render
+    from teardown.preflight import ANNOUNCEMENT, examine, key_from, render
 
     if (folder is None) == (url is None):
         raise UsageError("doctor needs either DIR or --url")
-    findings = examine(folder, url, model)
+    key = key_from(api_key_env)
+    click.echo(ANNOUNCEMENT, err=True)
+    findings = examine(folder, url, model, key)
+    failed = [f.name for f in findings if f.level == "fail"]
+    sentence = f"{len(failed)} check(s) failed: {', '.join(failed)}"
     if as_json:
-        emit_json(
-            {
-                "schema": "teardown.doctor/1",
-                "checks": [
-                    {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix}
-                    for f in findings
-                ],
-            }
-        )
+        checks = [
+            {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix} for f in findings
+        ]
+        emit_json({"schema": "teardown.doctor/1", "checks": checks})
     else:
         click.echo(render(findings))
-    failed = [f for f in findings if f.level == "fail"]
     if failed:
-        raise FeatureMissing(f"{len(failed)} check(s) failed: {failed[0].text}")
+        raise FeatureMissing(sentence, has_document=as_json)
     if not as_json:
-        click.echo(
-            f"next: teardown measure {folder}" if folder else "next: teardown init DIR --url URL"
-        )
+        click.echo(f"next: teardown {f'measure {folder}' if folder else f'init DIR --url {url}'}")
 
 
 @click.command()
@@ -96,7 +99,18 @@ def doctor(folder: Path | None, url: str | None, model: str | None, as_json: boo
 @click.option("--stack", default="before", show_default=True, help="the name of what is measured")
 @click.option("--workload", help="one workload of engagement.yaml; all of them when left out")
 @click.option("--regime", type=click.Choice(["cold", "steady", "production"]))
-@click.option("--workers", type=int, default=1, show_default=True, help="load processes")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="load processes that share the workload; never more in flight than asked, in sum",
+)
+@click.option(
+    "--listen",
+    metavar="HOST[:PORT]",
+    help="wait there for --workers of other hosts, which ran `teardown worker --join`",
+)
 @click.option("--url", help="without an engagement.yaml: the endpoint")
 @click.option("--model", help="without an engagement.yaml: the model name")
 @click.option("--prompts", type=click.Path(path_type=Path), help="the prompts file")
@@ -109,15 +123,17 @@ def measure(folder: Path, as_json: bool, **options: Any) -> None:
 
     teardown measure DIR
     teardown measure DIR --url U --model M --prompts P.jsonl --requests 50 --concurrency 4
+    teardown measure DIR --workers 4                                4 processes of this host
+    teardown measure DIR --workers 3 --listen 10.0.0.7              3 workers on other hosts
     """
+    from teardown.load.messages import place_of
     from teardown.steps import measure_step
 
-    if options["workers"] != 1:
-        not_yet("measure --workers", "one load process for now; more come with the load stage")
+    if options["listen"]:
+        place_of(options["listen"])
     runs = measure_step(folder, options)
     if as_json:
-        documents = [_run_document(run) for run in runs]
-        emit_json(documents[0] if len(documents) == 1 else _many(documents))
+        emit_json(_measured(folder, runs))
     else:
         from teardown.text import run_text
 
@@ -126,7 +142,7 @@ def measure(folder: Path, as_json: bool, **options: Any) -> None:
     invalid = [r for r in runs if r.validity.verdict == "invalid"]
     if invalid:
         reasons = "; ".join(f"{r.code}: {r.text}" for r in invalid[0].validity.reasons)
-        raise RunInvalid(f"{invalid[0].run} is invalid ({reasons})")
+        raise RunInvalid(f"{invalid[0].run} is invalid ({reasons})", has_document=as_json)
     if not as_json:
         click.echo(f"next: teardown diagnose {folder}")
 
@@ -142,26 +158,91 @@ def _run_document(run: Any) -> dict[str, Any]:
     }
 
 
-def _many(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**documents[0], "runs": documents}
+def _measured(folder: Path, runs: list[Any]) -> dict[str, Any]:
+    """Return one run's document; several are listed under `runs`, capacities under `capacity`."""
+    import msgspec
+
+    from teardown.capacity import results_of
+    from teardown.engagement import Engagement
+
+    documents = [_run_document(run) for run in runs]
+    if not documents:
+        documents = [{"schema": "teardown.measure/1", "run": None, "summary": None}]
+    many = {} if len(documents) == 1 else {"runs": documents}
+    results = results_of(Engagement(folder), runs)
+    return {**documents[0], **many} | (
+        {"capacity": msgspec.to_builtins(results)} if results else {}
+    )
 
 
 @click.command("import")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--into", "folder", required=True, type=click.Path(path_type=Path))
-@click.option("--model-config", type=click.Path(path_type=Path))
-@click.option("--gpu")
+@click.option("--into", "folder", required=True, metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--from", "kind", help="the kind of file, where its content does not tell")
+@click.option("--map", "mapping", help="columns of a gateway's log: ts=arrival,prompt=input_tokens")
+@click.option("--model-config", type=click.Path(path_type=Path), help="the model's config.json")
+@click.option("--gpu", help="what it ran on, such as H200")
 @JSON
-def import_(path: Path, **_: Any) -> None:
-    """Read another tool's result, a recording folder, gateway logs, a Prometheus range."""
-    not_yet("import", f"{path} cannot be read yet; measure with the kit itself")
+def import_(path: Path, folder: Path, as_json: bool, **options: Any) -> None:
+    """Read another tool's result, a recording folder or a gateway's log into DIR.
+
+    \b
+    teardown import result.json --into shop             vllm bench serve, GuideLLM, AIPerf
+    teardown import gateway.csv --into shop --map ts=arrival,prompt=input_tokens
+    """
+    from teardown.imports.keep import Asked, import_path, to_documents
+    from teardown.imports.text import imported_text
+
+    imported = import_path(path, folder, Asked(**options))
+    if as_json:
+        emit_json(to_documents(imported))
+        return
+    click.echo(imported_text(imported))
+    if isinstance(imported, list):
+        click.echo(f"next: teardown diagnose {folder} --run {imported[-1].run.run}")
+    else:
+        name = imported.traffic.workload
+        entry = f"{{name: {name}, kind: trace, trace: {imported.trace.relative_to(folder)}}}"
+        click.echo(f"next: add under workloads: in {folder}/engagement.yaml: {entry}")
 
 
 @click.command()
-@click.option("--join", "host", required=True, help="the host that runs `teardown measure`")
-def worker(host: str) -> None:
-    """Be a load worker for another host."""
-    not_yet("worker", f"joining {host} needs the distributed load stage; measure from one host")
+@click.option(
+    "--join",
+    required=True,
+    metavar="HOST[:PORT]",
+    help="where `teardown measure --listen` waits for workers; port 5557 unless given",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="seconds to wait for a run, at first and between runs",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="where the journal lies until the master has all of it; a new one in the temporary folder",
+)
+@JSON
+def worker(join: str, wait_s: float, folder: Path | None, as_json: bool) -> None:
+    """Be a load worker for another host, until its `measure` has ended.
+
+    The API key is taken from this host's environment, under the name that engagement.yaml gives.
+    Prompts come from the master and are kept in memory alone.
+
+    teardown worker --join 10.0.0.7
+    """
+    from teardown.steps import worker_step
+
+    num_runs = worker_step(join, folder, wait_s)
+    if as_json:
+        emit_json({"schema": "teardown.worker/1", "runs": num_runs})
+        return
+    click.echo(f"took part in {num_runs} run(s)")
+    click.echo(f"next: teardown worker --join {join}")
 
 
 @click.command()
@@ -230,7 +311,8 @@ def compare(folder: Path, run_a: str, run_b: str, gate: bool, as_json: bool) -> 
 
         raise GateNotMet(
             "one pair makes no claim: a gate needs at least 4 interleaved pairs, "
-            f"as `teardown tune {folder}` makes them"
+            f"as `teardown tune {folder}` makes them",
+            has_document=as_json,
         )
     if not as_json:
         click.echo(f"next: teardown tune {folder}")
@@ -240,8 +322,24 @@ def compare(folder: Path, run_a: str, run_b: str, gate: bool, as_json: bool) -> 
 @FOLDER
 @JSON
 def forget(folder: Path, as_json: bool) -> None:
-    """Delete every stored text of DIR, and prove it."""
-    not_yet("forget", f"delete {folder}/oracle by hand; no other file of an engagement holds text")
+    """Delete every stored text of DIR, and prove it.
+
+    Prompts, reference answers and logs go; numbers, lengths and keyed hashes stay, so that the
+    report can still be written. What is left is then searched for pieces of what was deleted.
+    """
+    from teardown.forget import forget_texts, forgotten_text, read_forgotten
+    from teardown.records import to_document
+    from teardown.steps import opened
+
+    with opened(folder) as (engagement, settings):
+        before = read_forgotten(engagement)
+        record = forget_texts(engagement, settings)
+    if as_json:
+        emit_json(to_document(record))
+        return
+    num_new = len(record.deleted) - (len(before.deleted) if before else 0)
+    click.echo(forgotten_text(record, num_new))
+    click.echo(f"next: teardown report {folder}")
 
 
 @click.command()

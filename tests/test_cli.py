@@ -10,9 +10,6 @@ import pytest
 from teardown.cli import VERBS
 
 NOT_THERE_YET = [
-    ["import", "x.json", "--into", "d"],
-    ["worker", "--join", "host"],
-    ["forget", "d"],
     ["bakeoff", "d"],
     ["validate", "vllm", "--version", "0.30", "--gpu", "H200", "--", "--enforce-eager"],
     ["kv", "size", "--config", "c.json", "--context", "4096", "--type", "q8_0"],

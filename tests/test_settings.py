@@ -70,3 +70,70 @@ def test_no_text_ends_in_anything_but_settings_or_one_sentence(text: str) -> Non
         assert isinstance(parse_settings(text), Settings)
     except TeardownError as error:
         assert "\n" not in str(error).strip()
+
+
+OPEN = "kind: open, rate_per_s: 2, prompts: p.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        ("kind: closed", "`prompts`"),
+        ("kind: closed, synthetic: {}", "`requests`"),
+        ("kind: sweep, prompts: p", "`rates_per_s` or `concurrencies`"),
+        ("kind: sweep, prompts: p, rates_per_s: [1], concurrencies: [1]", "has both"),
+        ("kind: sweep, prompts: p, rates_per_s: [2, 1]", "must be above 0 and rise"),
+        ("kind: ramp, prompts: p", "`rate_to_per_s` or `concurrency_to`"),
+        ("kind: ramp, prompts: p, rate_to_per_s: 3", "`duration_s`"),
+        ("kind: ramp, prompts: p, rate_to_per_s: 3, duration_s: 9", "needs `rate_per_s`"),
+        ("kind: ramp, prompts: p, concurrency: 4, concurrency_to: 2, duration_s: 9", "below"),
+        ("kind: capacity, prompts: p", "`rate_per_s`"),
+        ("kind: capacity, rate_per_s: 2, prompts: p, regime: production", "fresh caches"),
+        ("kind: trace", "`trace`"),
+        ("kind: trace, trace: t, prompts: p", "has both `prompts` and `trace`"),
+        ("kind: trace, trace: t, speed: 0", "`speed`"),
+        ("kind: trace, trace: t, trace_format: csv", "trace_format"),
+        ("kind: sessions, prompts: p, rate_per_s: 1, concurrency: 3", "has both"),
+        ("kind: voice, voice: {turns: 0}", "`voice.turns`"),
+        ("kind: voice, rates_per_s: [1]", "`rates_per_s` has no meaning"),
+        ("kind: probe, probe: {short_tokens: 100, long_tokens: 200}", "4 times"),
+        (f"{OPEN}, speed: 2", "`speed` has no meaning"),
+        (f"{OPEN}, burstiness: 0.5", "`arrivals: gamma`"),
+        (f"{OPEN}, arrivals: gamma, burstiness: 0", "`burstiness`"),
+        (f"{OPEN}, synthetic: {{}}", "has both `prompts` and `synthetic`"),
+        (
+            "kind: closed, requests: 3, synthetic: {prompt_tokens: 10, shared_prefix_tokens: 10}",
+            "shared_prefix_tokens",
+        ),
+        (
+            "kind: closed, requests: 3, synthetic: {prompt_tokens: {mean: 0}}",
+            r"synthetic\.prompt_tokens",
+        ),
+        ("kind: closed, requests: 3, synthetic: {prompt_token: 3}", "did you mean"),
+        ("kind: ramp, concurrency_to: 4, duration_s: 9, synthetic: {}", "`requests`"),
+        ("kind: probe, prompts: p", "cannot use `prompts`"),
+        ("kind: voices", "voices"),
+    ],
+)
+def test_a_workload_that_cannot_be_sent_names_its_key(load: str, says: str) -> None:
+    text = LOCAL.rsplit("\n", 2)[0] + f"\n  - {{name: w, {load}}}\n"
+    with pytest.raises(UsageError, match=says) as raised:
+        parse_settings(text)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "kind: sweep, prompts: p, concurrencies: [1, 2, 8]",
+        "kind: ramp, synthetic: {}, rate_per_s: 0, rate_to_per_s: 4, duration_s: 60",
+        "kind: capacity, rate_per_s: 4, synthetic: {prompt_tokens: {mean: 900, cv: 0.6}}",
+        "kind: trace, trace: t.jsonl, speed: 4, requests: 100",
+        "kind: sessions, synthetic: {turns: 4}, requests: 40, concurrency: 10, think_s: 5",
+        "kind: voice, concurrencies: [50, 100], voice: {turns: 4}",
+        "kind: probe",
+    ],
+)
+def test_every_kind_of_workload_is_read(load: str) -> None:
+    text = LOCAL.rsplit("\n", 2)[0] + f"\n  - {{name: w, {load}}}\n"
+    assert parse_settings(text).workloads[0].name == "w"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from teardown.errors import EngineFailed
+from teardown.measure import prompts_file
 from teardown.records import OracleResult
 from teardown.workload.prompts import Prompt, read_prompts
 from tuning.oracle import Answer, Reference, ask_all, is_stored, judge, load, store
@@ -29,7 +30,7 @@ class Gate:
 
     def prepare(self, bench: Bench) -> None:
         """Load the reference, or make it with the client's own options before any change."""
-        path = bench.engagement.prompts_path(bench.load.prompts)
+        path = prompts_file(bench.engagement, bench.load)
         picked = _spread(read_prompts(path), bench.settings.budgets.oracle_prompts)
         self._prompts = [p.body for p in picked]
         folder = bench.engagement.oracle_dir

@@ -15,7 +15,7 @@ from teardown.engines.protocol import Launch
 from teardown.errors import FeatureMissing
 from teardown.load.summary import last_attempts
 from teardown.load.table import read_requests
-from teardown.measure import TABLE_FILE, Job, close_unfinished, measure_run, workload_named
+from teardown.measure import Job, close_unfinished, measure_run, workload_named
 from teardown.records import (
     Attribution,
     LaunchSpec,
@@ -27,10 +27,12 @@ from teardown.records import (
     read,
     to_json,
 )
+from teardown.runs import TABLE_FILE
 from teardown.settings import HardwareSettings, Settings
 from teardown.stats import quantile
 from teardown.steps import opened, running, showing
 from teardown.ui import Console
+from teardown.workload.levels import levels_of
 from tuning.context import PlanContext
 from tuning.gate import Gate
 from tuning.plan import make_plan
@@ -61,19 +63,22 @@ def plan_context(
     output = sorted(r.output_tokens for r in good if r.output_tokens)
     both = [r.prompt_tokens + r.output_tokens for r in good if r.prompt_tokens and r.output_tokens]
     cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
-    schedule = read(Schedule, engagement.schedule_path(run.workload))
+    path = engagement.schedule_path(run.workload)
+    schedule = read(Schedule, path) if path.exists() else None  # an imported run has none
     hardware = settings.hardware
-    facts = model_facts(run)
+    facts = model_facts(run, engagement.run_dir(run.run))
     return PlanContext(
         run=run,
         attribution=attribution,
         stack=run.target,
-        concurrency=schedule.concurrency if schedule.kind == "closed" else _peak(run),
+        concurrency=schedule.concurrency if schedule and schedule.kind == "closed" else _peak(run),
         num_cpus=os.cpu_count() or 1,
         prompt_tokens_p50=round(quantile(prompt, 0.5)) if prompt else 0,
         prompt_tokens_p99=round(quantile(prompt, 0.99)) if prompt else 0,
         output_tokens_p50=round(quantile(output, 0.5)) if output else 0,
-        output_tokens_max=max(r.max_tokens for r in schedule.requests),
+        output_tokens_max=max(
+            (r.max_tokens for r in schedule.requests) if schedule else output, default=0
+        ),
         max_context_tokens=max(both, default=0),
         reusable_tokens_ratio=reuse_of(engagement, run),
         cached_tokens_ratio=sum(cached) / sum(prompt) if cached and prompt else None,
@@ -141,7 +146,11 @@ def _planned_load(settings: Settings, engagement: Engagement, plan: Plan) -> Any
 
 def _measure_after(bench: Bench, accepted: Stack, console: Console) -> None:
     """Measure the other workloads once on the accepted stack, for the side-by-side tables."""
-    for load in bench.settings.workloads:
+    loads = [level for load in bench.settings.workloads for level in levels_of(load)]
+    for load in loads:
+        if load.kind == "capacity":
+            console.say(f"{load.name}: measure it with `--stack after` for the tuned capacity")
+            continue
         # the workload of the trials was measured on the accepted stack in every pair of the proof
         is_known = load.name == bench.load.name or valid_runs(bench.engagement, "after", load.name)
         if is_known:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from teardown.errors import UsageError
 
-__all__ = ["Gpu", "MetricRow", "gpu", "gpu_of_device", "gpus", "metric_rows"]
+__all__ = ["Gpu", "MetricRow", "gpu", "gpu_of_device", "gpus", "histogram_name", "metric_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,14 @@ def metric_rows(engine: str) -> tuple[MetricRow, ...]:
     return tuple(
         MetricRow(**{**row, "any_of": tuple(tuple(one) for one in row["any_of"])}) for row in rows
     )
+
+
+def histogram_name(engine: str, word: str) -> str | None:
+    """Return the histogram of `engine` for the kit's word (`ttft`); None where it has none."""
+    name: str | None = (
+        _document("metrics.json")["engines"].get(engine, {}).get("histograms", {}).get(word)
+    )
+    return name
 
 
 def _document(name: str) -> Any:

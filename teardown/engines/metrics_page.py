@@ -4,7 +4,7 @@ import json
 import math
 from collections import defaultdict
 
-from teardown.engine_facts import metric_rows
+from teardown.engine_facts import histogram_name, metric_rows
 from teardown.engines.protocol import Counters
 from teardown.errors import TargetError
 
@@ -28,6 +28,27 @@ def samples(page: str) -> dict[str, list[float]]:
     except ValueError as error:
         raise TargetError(f"the metrics page cannot be read: {error}") from error
     return dict(values)
+
+
+def buckets(engine: str, word: str, page: str) -> dict[float, float]:
+    """Return a histogram of `engine` as cumulative counts by upper bound, summed over label sets.
+
+    Empty where the engine's facts name no such histogram, or the page does not have it.
+    """
+    from prometheus_client.parser import text_string_to_metric_families
+
+    name = histogram_name(engine, word)
+    found: dict[float, float] = defaultdict(float)
+    if name is None:
+        return found
+    try:
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples if family.name == name else ():
+                if sample.name == f"{name}_bucket":
+                    found[float(sample.labels["le"])] += float(sample.value)
+    except (ValueError, KeyError) as error:
+        raise TargetError(f"the metrics page cannot be read: {error}") from error
+    return dict(found)
 
 
 def counters(engine: str, page: str) -> Counters:

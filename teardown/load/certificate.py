@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from teardown.load.columns import columns_of
 from teardown.load.gaps import median_gap_s
 from teardown.load.summary import last_attempts, plateau_of
-from teardown.records import Request, Validity, ValidityReason
+from teardown.records import Calibration, ErrorBar, Request, Validity, ValidityReason
 from teardown.stats import quantile, slope_p_value
 
 ERROR_BUDGET = 0.02  # of intended requests, unless the engagement sets its own
@@ -27,7 +27,9 @@ class Conditions:
 
     reusable_ratio: fraction of prompt tokens that this schedule's own sharing explains.
     clock_moved_s: change of REALTIME - MONOTONIC during the run. receive_lag_p99_s: over all reads
-    of the run, read time less kernel stamp; None where the kernel gave no stamps.
+    of the run, read time less kernel stamp; None where the kernel gave no stamps. is_stationary:
+    the load is meant to stay the same, so that a trend says something about the stack.
+    calibration: what the client added to a load like this one, None where it was not calibrated.
     """
 
     is_open: bool
@@ -37,7 +39,9 @@ class Conditions:
     reusable_ratio: float
     clock_moved_s: float | None
     receive_lag_p99_s: float | None = None
+    is_stationary: bool = True
     error_budget: float | None = None
+    calibration: Calibration | None = None
 
 
 def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
@@ -53,12 +57,39 @@ def certify(requests: Sequence[Request], conditions: Conditions) -> Validity:
         _steady(final, conditions),
         _clock(conditions),
     ]
+    return validity_of(checks, _error_bar(conditions))
+
+
+def validity_of(checks: list[ValidityReason], error_bar: ErrorBar | None = None) -> Validity:
+    """Return the verdict on `checks`: the worst level of all of them."""
     worst = {c.level for c in checks}
-    verdict = "invalid" if "invalid" in worst else "warnings" if "warn" in worst else "valid"
     return Validity(
-        verdict=verdict,  # type: ignore[arg-type]  # one of the three literals by construction
+        verdict="invalid" if "invalid" in worst else "warnings" if "warn" in worst else "valid",
         reasons=[c for c in checks if c.level != "ok"],
         checks=checks,
+        error_bar=error_bar,
+    )
+
+
+def _error_bar(conditions: Conditions) -> ErrorBar:
+    """Return the most that the client adds: the calibrated error plus the run's own receive lag.
+
+    The calibrated error has what sending adds and what the stamps are late by under this load. The
+    lag of the run is added in full, although kernel stamps take most of it out: where events share
+    a read they share the stamp of the newest, and how late that is for the others is not known.
+    """
+    lag, calibration = conditions.receive_lag_p99_s, conditions.calibration
+    known = [
+        name
+        for name, part in (("receive lag of this run", lag), ("calibration", calibration))
+        if part is not None
+    ]
+    if calibration is None:
+        return ErrorBar(ttft_s=lag, gap_s=lag, method=" and ".join(known) or "nothing to judge by")
+    return ErrorBar(
+        ttft_s=calibration.ttft_overstatement_s.p99 + (lag or 0.0),
+        gap_s=calibration.gap_error_s.p99 + (lag or 0.0),
+        method=" and ".join(known),
     )
 
 
@@ -169,6 +200,9 @@ def _streaming(good: Sequence[Request]) -> ValidityReason:
 def _steady(final: Sequence[Request], conditions: Conditions) -> ValidityReason:
     """Judge the slope of E2E over the plateau; each user's first request is start-up, left out."""
     measure = f"1 - p of the slope of E2E over the plateau, on means of {NUM_BLOCKS} blocks"
+    if not conditions.is_stationary:
+        text = "not judged: this load is meant to change"
+        return _check("unsteady", measure, None, 1 - UNSTEADY_P, 1.0, text)
     start, end = plateau_of(final, concurrency=conditions.concurrency, is_open=conditions.is_open)
     ordered = sorted((r for r in final if r.sent_s is not None), key=lambda r: r.sent_s or 0.0)
     skip = 0 if conditions.is_open else conditions.concurrency

@@ -58,9 +58,12 @@ class RunColumns:
     """One entry a request; `numbers` by field name of `Request`; `chunks` starts a new pass.
 
     `last_chunk_s`: the last stamp of every request that has neither an E2E nor a stream close.
+    `session`: a number for each session. A turn that was never sent is placed where its session
+    ended: it had no time of its own, and would otherwise be a miss in no window.
     """
 
     status: npt.NDArray[np.object_]
+    session: Offsets
     numbers: dict[str, Numbers]
     last_chunk_s: Numbers
     chunks: Callable[[], Iterator[ChunkBatch]]
@@ -110,22 +113,25 @@ def columns_of(requests: Sequence[Request]) -> RunColumns:
         name: np.array([getattr(r, name) for r in final], dtype=np.float64) for name in NUMBERS
     }
     status = np.array([r.status for r in final], dtype=object)
-    return _columns(status, numbers, chunks)
+    session = np.array([r.session for r in final], dtype=object)
+    return _columns(status, session, numbers, chunks)
 
 
 def read_columns(path: Path) -> RunColumns:
     """Return the columns of the table at `path`; UsageError where it is no table of requests."""
     with reading(path):
-        table = open_table(path).read(["request_id", "attempt", "status", *NUMBERS])
+        table = open_table(path).read(["request_id", "attempt", "status", "session", *NUMBERS])
     kept = _last(table["request_id"].to_numpy(), table["attempt"].to_numpy())
     is_last = np.zeros(table.num_rows, dtype=bool)
     is_last[kept] = True
     numbers = {name: table[name].cast(pyarrow.float64()).to_numpy()[kept] for name in NUMBERS}
-    return _columns(table["status"].to_numpy()[kept], numbers, lambda: _read_chunks(path, is_last))
+    status, session = (table[name].to_numpy()[kept] for name in ("status", "session"))
+    return _columns(status, session, numbers, lambda: _read_chunks(path, is_last))
 
 
 def _columns(
     status: npt.NDArray[np.object_],
+    session: npt.NDArray[np.object_],
     numbers: dict[str, Numbers],
     chunks: Callable[[], Iterator[ChunkBatch]],
 ) -> RunColumns:
@@ -135,7 +141,21 @@ def _columns(
     for batch in chunks() if has_no_end.any() else ():
         has_last = has_no_end[batch.rows] & (batch.lengths > 0)
         last[batch.rows][has_last] = batch.stamps_s[batch.offsets[1:][has_last] - 1]
-    return RunColumns(status=status, numbers=numbers, last_chunk_s=last, chunks=chunks)
+    code = pyarrow.array(session, pyarrow.string()).fill_null("\0").dictionary_encode()
+    run = RunColumns(
+        status=status,
+        session=code.indices.to_numpy().astype(np.int64),
+        numbers=numbers,
+        last_chunk_s=last,
+        chunks=chunks,
+    )
+    is_lost = np.isnan(run.begin_s)
+    if is_lost.any():
+        ended = np.zeros(len(code.dictionary))
+        is_sent = ~np.isnan(numbers["sent_s"])
+        np.maximum.at(ended, run.session[is_sent], run.end_s[is_sent])
+        numbers["intended_s"] = np.where(is_lost, ended[run.session], numbers["intended_s"])
+    return run
 
 
 def _read_chunks(path: Path, is_last: Flags) -> Iterator[ChunkBatch]:

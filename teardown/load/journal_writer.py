@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import gevent
 import gevent.event
+import gevent.lock
 import msgspec
 
 FLUSH_EVERY_S: Final = 1.0
@@ -28,34 +29,48 @@ class JournalWriter:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._has_failed = False
         self._end_torn_line()
+        self._one_write = gevent.lock.BoundedSemaphore()
+        self._closing = gevent.event.Event()
         self._flusher: gevent.Greenlet = gevent.spawn(self._flush_for_ever)
 
     def add(self, line: dict[str, Any]) -> None:
         """Hand over one line; it is written with the next flush."""
-        self._lines.append(self._encoder.encode(line))
+        self.add_encoded(self.encoded(line))
 
-    def flush(self) -> None:
-        """Write and sync what was handed over; the caller waits, other greenlets go on."""
-        if not self._lines or self._has_failed:
-            return
-        data = b"".join(line + b"\n" for line in self._lines)
-        self._lines.clear()
-        try:
-            gevent.get_hub().threadpool.apply(self._write, (data,))
-        except OSError as error:
-            self._has_failed = True
-            self._on_failure(error)
+    def add_encoded(self, line: bytes) -> None:
+        """Hand over one line that is JSON already."""
+        self._lines.append(line)
+
+    def encoded(self, line: dict[str, Any]) -> bytes:
+        """Return `line` as it stands in the journal, without its line break."""
+        return self._encoder.encode(line)
+
+    def flush(self) -> bool:
+        """Write and sync what was handed over; the caller waits, other greenlets go on.
+
+        Returns whether everything that was ever handed over before this call is on the disk.
+        """
+        with self._one_write:
+            if self._lines and not self._has_failed:
+                data = b"".join(line + b"\n" for line in self._lines)
+                self._lines.clear()
+                try:
+                    gevent.get_hub().threadpool.apply(self._write, (data,))
+                except OSError as error:
+                    self._has_failed = True
+                    self._on_failure(error)
+            return not self._has_failed
 
     def close(self) -> None:
         """Flush for the last time and close."""
-        self._flusher.kill()
+        self._closing.set()
+        self._flusher.join()
         self.flush()
         with contextlib.suppress(OSError):
             os.close(self._file)
 
     def _flush_for_ever(self) -> None:
-        while True:
-            gevent.sleep(FLUSH_EVERY_S)
+        while not self._closing.wait(FLUSH_EVERY_S):
             self.flush()
 
     def _write(self, data: bytes) -> None:

@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ import msgspec
 
 from teardown.errors import TargetError, TeardownError, UsageError
 from teardown.load.client import Client, Endpoint
-from teardown.load.config import LoadConfig, LoadResult, Spread
+from teardown.load.config import LoadConfig, LoadResult, Progress, stop_path
 from teardown.load.headers import headers_of
 from teardown.load.journal import SCHEMA
 from teardown.load.journal_writer import JournalWriter
@@ -34,7 +35,7 @@ from teardown.load.record import percentile
 from teardown.load.sender import Sender
 from teardown.load.tokenizer import open_tokenizer
 from teardown.load.users import run_users
-from teardown.records import Schedule, read, to_json
+from teardown.records import Schedule, Spread, read, to_json
 
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PROGRESS_EVERY_S: Final = 1.0
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
             raise UsageError("usage: python -m teardown.load.process CONFIG.json")
         config = read(LoadConfig, Path(arguments[0]))
         die_with_parent(config.parent_pid)
-        return _Run(config, run_promptly()).run()
+        return Sending(config, run_promptly()).run()
     except TeardownError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -68,12 +69,25 @@ def die_with_parent(parent_pid: int | None) -> None:
         raise TargetError("the process that asked for the load has ended")
 
 
-class _Run:
-    """One attempt: everything that is opened for it, and how it ended."""
+class Sending:
+    """One attempt: everything that is opened for it, and how it ended.
 
-    def __init__(self, config: LoadConfig, priority: Priority) -> None:
+    A worker of several differs in its journal, in the runner of its users and in who names the
+    start: `start` returns it, on the monotonic clock, when all users stand ready.
+    """
+
+    def __init__(
+        self,
+        config: LoadConfig,
+        priority: Priority,
+        *,
+        journal: Callable[[Path, Callable[[OSError], None]], JournalWriter] = JournalWriter,
+        users: Callable[[list[Callable[[], None]], Callable[[], None]], None] = run_users,
+        start: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._config = config
         self._priority = priority
+        self._run_users, self._start = users, start
         self._schedule = read(Schedule, Path(config.schedule_path))
         prompts = Prompts(config)
         headers = headers_of(config)
@@ -86,7 +100,7 @@ class _Run:
         self._journal_error: OSError | None = None
         path = Path(config.journal_path)
         try:
-            self._journal = JournalWriter(path, self._journal_failed)
+            self._journal = journal(path, self._journal_failed)
         except OSError as error:
             raise TargetError(f"{path} cannot be written: {error.strerror}") from error
         self._sender = Sender(
@@ -95,17 +109,31 @@ class _Run:
         self._began_s = 0.0
         self._began_cpu_s = 0.0
 
+    @property
+    def total(self) -> int:
+        """Requests that are to be sent."""
+        return self._sender.total
+
+    def stop(self, because: str) -> None:
+        """Send nothing more and abort what is in flight."""
+        self._sender.stop(because)
+
     def run(self) -> int:
-        """Send everything; return the exit code."""
+        """Send everything, write the result; return the exit code."""
+        stop_on_signals(self._config, self.stop)
+        result = self.send()
+        write_whole(Path(self._config.result_path), to_json(result))
+        return exit_code(result)
+
+    def send(self) -> LoadResult:
+        """Send everything; TargetError where the journal could not be written."""
         _allow_many_connections()
         gc.collect()
         gc.freeze()
         gc.disable()  # a full collection would hold up every read by tens of milliseconds
         gevent.setswitchinterval(POLL_EVERY_S)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            gevent.signal_handler(number, self._sender.stop, STOPPED_BY_USER)
         reporter = gevent.spawn(self._report_progress)
-        run_users(self._sender.jobs(), self._begin)
+        self._run_users(self._sender.jobs(), self._begin)
         self._sender.drain()
         reporter.kill()
         self._client.close()
@@ -115,32 +143,14 @@ class _Run:
         self._journal.close()
         self._print_progress()
         if self._journal_error is not None:
-            raise TargetError(
-                f"{self._config.journal_path} cannot be written: {self._journal_error.strerror}; "
-                "sending stopped, what was written stays"
-            )
-        _write_whole(Path(self._config.result_path), to_json(result))
-        if result.ended == "complete":
-            return 0
-        return EXIT_INTERRUPTED if result.stopped_because == STOPPED_BY_USER else EXIT_STOPPED
+            raise journal_error(self._config, self._journal_error)
+        return result
 
     def _begin(self) -> None:
-        self._began_s, self._began_cpu_s = time.monotonic(), time.process_time()
+        self._began_s, self._began_cpu_s = self._start(), time.process_time()
         self._sender.begin(self._began_s)
         self._journal.add(
-            {
-                "event": "open",
-                "schema": SCHEMA,
-                "monotonic_zero": self._began_s - self._config.time_base_s,
-                "unix_zero": time.time() - self._config.time_base_s,
-                "time_base_s": self._config.time_base_s,
-                "attempt": self._config.attempt,
-                "worker": self._config.worker,
-                "workload": self._schedule.workload,
-                "kind": self._schedule.kind,
-                "total": self._sender.total,
-                "versions": {"locust": locust.__version__, "gevent": gevent.__version__},
-            }
+            opening(self._config, self._schedule, total=self.total, began_s=self._began_s)
         )
 
     def _result(self) -> LoadResult:
@@ -178,9 +188,63 @@ class _Run:
                 self._print_progress()
 
     def _print_progress(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.write(msgspec.json.encode(self._sender.progress).decode() + "\n")
-            sys.stdout.flush()
+        print_progress(self._sender.progress)
+
+
+def stop_on_signals(config: LoadConfig, stop: Callable[[str], None]) -> None:
+    """Call `stop` for SIGTERM and SIGINT, and for SIGUSR1 with the reason that lies in a file."""
+
+    def asked() -> None:
+        try:
+            because = stop_path(config).read_text(encoding="utf-8")
+        except OSError:
+            because = "the process that asked for the load said so"
+        stop(because)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        gevent.signal_handler(number, stop, STOPPED_BY_USER)
+    gevent.signal_handler(signal.SIGUSR1, asked)
+
+
+def opening(
+    config: LoadConfig, schedule: Schedule, *, total: int, began_s: float
+) -> dict[str, Any]:
+    """Return the first line of an attempt that begins at `began_s` on the monotonic clock."""
+    return {
+        "event": "open",
+        "schema": SCHEMA,
+        "monotonic_zero": began_s - config.time_base_s,
+        "unix_zero": time.time() - time.monotonic() + began_s - config.time_base_s,
+        "time_base_s": config.time_base_s,
+        "attempt": config.attempt,
+        "worker": config.worker,
+        "workload": schedule.workload,
+        "kind": schedule.kind,
+        "total": total,
+        "versions": {"locust": locust.__version__, "gevent": gevent.__version__},
+    }
+
+
+def exit_code(result: LoadResult) -> int:
+    """Return the exit code of a load process that leaves `result`."""
+    if result.ended == "complete":
+        return 0
+    return EXIT_INTERRUPTED if result.stopped_because == STOPPED_BY_USER else EXIT_STOPPED
+
+
+def print_progress(progress: Progress) -> None:
+    """Write one line of progress on standard output, for the process that asked for the load."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(msgspec.json.encode(progress).decode() + "\n")
+        sys.stdout.flush()
+
+
+def journal_error(config: LoadConfig, error: OSError) -> TargetError:
+    """Return the sentence for a journal that could not be written to its end."""
+    return TargetError(
+        f"{config.journal_path} cannot be written: {error.strerror}; "
+        "sending stopped, what was written stays"
+    )
 
 
 def _spread(lags: Lags) -> Spread | None:
@@ -198,7 +262,8 @@ def _allow_many_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` to `path` whole or not at all; TargetError where that is impossible."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -213,7 +278,7 @@ def _write_whole(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _exit(code: int) -> Any:
+def end_now(code: int) -> Any:
     """End without waiting for what Locust and gevent keep running."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -221,4 +286,4 @@ def _exit(code: int) -> Any:
 
 
 if __name__ == "__main__":
-    _exit(main(sys.argv[1:]))
+    end_now(main(sys.argv[1:]))

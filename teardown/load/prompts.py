@@ -35,9 +35,18 @@ class Prompts:
                     f"({len(self._lines)} prompts in all)"
                 )
 
-    def outgoing(self, item: ScheduledRequest) -> Outgoing:
-        """Return what is sent for `item`."""
+    def messages(self, item: ScheduledRequest) -> list[dict[str, Any]]:
+        """Return the messages of `item` as they were logged; none for a prompt that is text."""
+        found: list[dict[str, Any]] = self._lines[item.prompt].get("messages", [])
+        return found
+
+    def outgoing(
+        self, item: ScheduledRequest, messages: list[dict[str, Any]] | None = None
+    ) -> Outgoing:
+        """Return what is sent for `item`; `messages` replace those of its line."""
         line = self._lines[item.prompt]
+        if messages is not None:
+            line = {**line, "messages": messages}
         config = self._config
         body: dict[str, Any] = {"model": config.model}
         prefix = "" if config.salt is None else f"[{config.salt}] "

@@ -133,10 +133,13 @@ def _read(exchange: Exchange, pause: Callable[[], None]) -> Answer:
             if exchange.ending != "complete":
                 return Answer(is_stream=False)
             return read_body(body, exchange.last_byte_s or exchange.sent_s)
-    return read_stream(_events(exchange, exchange.sent_s, pause))
+    return read_stream(events_of(exchange, exchange.sent_s, pause))
 
 
-def _events(exchange: Exchange, sent_s: float, pause: Callable[[], None]) -> Iterator[Event]:
+def events_of(
+    exchange: Exchange, sent_s: float, pause: Callable[[], None] = lambda: None
+) -> Iterator[Event]:
+    """Yield the events of a stream that was sent at `sent_s`; `pause` is called every few reads."""
     parser = SseParser(sent_s)
     for number, read in enumerate(exchange.reads, 1):
         yield from parser.feed(

@@ -1,9 +1,11 @@
 """The sender keeps the schedule: which request goes when, and what became of it.
 
 Closed loop: one lane per user, in the lane's order, each request `think_s` after the end of the one
-before. Open loop: every request at its intended time, whatever the others do; only a turn waits for
-the turn before it, and that wait is client wait. All times that leave this module are seconds from
-the run's start.
+before, or at a time of its own where it has one. Open loop: every request at its intended time,
+whatever the others do; only a turn waits for the turn before it, and that wait is client wait.
+Conversations: a closed lane whose turns carry the model's own answers; a voice call's next turn
+counts from when the answer has been heard. A turn that fails ends its session: the rest stays
+unsent. All times that leave this module are seconds from the run's start.
 """
 
 import logging
@@ -21,10 +23,12 @@ import msgspec
 from teardown.load.client import Aborted, Client
 from teardown.load.config import LoadConfig, Progress
 from teardown.load.exchange import Exchange
+from teardown.load.history import Message, answered, heard_until, next_turn, pieces_of
 from teardown.load.journal_writer import JournalWriter
 from teardown.load.lags import Lags
+from teardown.load.pace import Pace
 from teardown.load.prompts import Prompts
-from teardown.load.record import Place, to_request
+from teardown.load.record import Place, RequestParts, to_request
 from teardown.load.slots import Slots
 from teardown.load.tokenizer import Tokenizer
 from teardown.records import Request, Schedule, ScheduledRequest
@@ -54,9 +58,12 @@ class Sender:
         # in a native thread: counting a long text takes longer than a stream may wait
         threads = gevent.get_hub().threadpool
         self._count = None if tokenizer is None else partial(_count_in, threads, tokenizer)
-        self._is_open = schedule.kind == "open"
-        cap = config.max_in_flight if self._is_open else max(schedule.concurrency, 1)
-        self._slots = Slots(cap)
+        self._is_open = schedule.is_open
+        self._is_live = schedule.is_live
+        self._speech = schedule.speech
+        is_capped = not (schedule.is_open or schedule.is_live)
+        self._slots = Slots(max(schedule.concurrency, 1) if is_capped else config.max_in_flight)
+        self._pace = Pace(None if self._is_open else config.max_requests_per_s)
         self._stopping = gevent.event.Event()
         self._ended: gevent.queue.SimpleQueue = gevent.queue.SimpleQueue()
         self._reader = gevent.spawn(self._read_for_ever)
@@ -100,8 +107,9 @@ class Sender:
         for item in self._items:
             lanes.setdefault(item.lane, []).append(item)
         step_s = self._config.ramp_s / max(len(lanes), 1)
+        run = self._run_sessions if self._is_live else self._run_lane
         return [
-            partial(self._run_lane, items, number * step_s)
+            partial(run, items, self._config.ramp_from_s + number * step_s)
             for number, (_, items) in enumerate(sorted(lanes.items()))
         ]
 
@@ -119,11 +127,60 @@ class Sender:
     def _run_lane(self, items: Sequence[ScheduledRequest], delay_s: float) -> None:
         ended_s = self._config.time_base_s + delay_s
         for item in items:
-            intended_s = ended_s + item.think_s
-            if not self._wait_until(intended_s):
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
                 return
             self._send_in_turn(item, intended_s, None)
             ended_s = self.now_s
+
+    def _run_sessions(self, items: Sequence[ScheduledRequest], delay_s: float) -> None:
+        """Hold one conversation after the other, in the order in which they begin."""
+        sessions: dict[str, list[ScheduledRequest]] = {}
+        for item in items:
+            sessions.setdefault(item.session, []).append(item)
+        ended_s = self._config.time_base_s + delay_s
+        for turns in sessions.values():
+            ended_s = self._converse(turns, ended_s)
+
+    def _converse(self, turns: Sequence[ScheduledRequest], ended_s: float) -> float:
+        """Send the turns of one session; return when its last answer ended, or was heard.
+
+        A turn that fails, or has no answer to go on with, ends it.
+        """
+        history: list[Message] = []
+        for item in turns:
+            intended_s = self._await_turn(item, ended_s)
+            if intended_s is None:
+                break
+            history = next_turn(history, self._prompts.messages(item))
+            path, body = self._prompts.outgoing(item, history)
+            try:
+                with self._slots:
+                    exchange = self._send(item, path, body, intended_s, is_answer_needed=True)
+            except Aborted:
+                break  # thrown just after the request had ended by itself
+            ended_s = self.now_s
+            pieces = pieces_of(exchange) if exchange is not None else []
+            if not pieces:
+                break
+            history = answered(history, pieces)
+            heard_s = heard_until(pieces, self._speech) if self._speech else None
+            ended_s = ended_s if heard_s is None else heard_s - self._zero_s
+        return ended_s
+
+    def _await_turn(self, item: ScheduledRequest, ended_s: float) -> float | None:
+        """Wait until `item` may go; return that moment, None when the run is stopping."""
+        wanted_s = self._intended_s(item, ended_s)
+        if not self._wait_until(wanted_s):
+            return None
+        intended_s = self._pace.take(wanted_s)
+        return intended_s if self._wait_until(intended_s) else None
+
+    def _intended_s(self, item: ScheduledRequest, ended_s: float) -> float:
+        """Return a time of its own where the schedule has one, else `think_s` after `ended_s`."""
+        if item.intended_s is None:
+            return ended_s + item.think_s
+        return max(item.intended_s, self._config.time_base_s)
 
     def _dispatch(self, items: Sequence[ScheduledRequest]) -> None:
         """Start every request at its time; a resumed run sends at once what is overdue."""
@@ -155,9 +212,18 @@ class Sender:
         except Aborted:
             return  # thrown just after the request had ended by itself
 
-    def _send(self, item: ScheduledRequest, path: str, body: bytes, intended_s: float) -> None:
+    def _send(
+        self,
+        item: ScheduledRequest,
+        path: str,
+        body: bytes,
+        intended_s: float,
+        *,
+        is_answer_needed: bool = False,
+    ) -> Exchange | None:
+        """Send and wait; None when the run is stopping, or a needed answer is not complete."""
         if self._stopping.is_set():
-            return
+            return None
         place = Place(
             request_id=item.request_id,
             attempt=self._config.attempt,
@@ -173,7 +239,10 @@ class Sender:
         except Exception as error:  # a fault of ours is a failed request, not a lost one
             log.exception("request %s failed in the client", item.request_id)
             exchange = Exchange(ending="failed", detail=f"{type(error).__name__}: {error}")
-        self._ended.put((place, exchange))
+        # a conversation cannot wait for an idle moment: its next turn needs the answer
+        parts = self._read(place, exchange, _let_others_run) if is_answer_needed else None
+        self._ended.put((place, exchange, parts))
+        return exchange if parts is None or not parts.request.is_failed else None
 
     def drain(self) -> None:
         """Return once every exchange that has ended is in the journal."""
@@ -185,23 +254,27 @@ class Sender:
 
         Parsing on the way would hold up the reads of every other stream by milliseconds.
         """
-        for place, exchange in iter(self._ended.get, None):
+        for place, exchange, parts in iter(self._ended.get, None):
             gevent.idle()
-            self._finish(place, exchange)
+            self._finish(exchange, parts or self._read(place, exchange, gevent.idle))
+
+    def _read(self, place: Place, exchange: Exchange, pause: Callable[[], None]) -> RequestParts:
+        """Return the record of an exchange; one that cannot be read is a failed request."""
+        try:
+            return to_request(place, exchange, pause, self._count)
+        except Exception as error:  # no answer may break the run
+            log.exception("the answer to request %s cannot be read", place.request_id)
+            detail = f"{type(error).__name__}: {error}"
+            failed = Exchange(sent_s=exchange.sent_s, ending="failed", detail=detail)
+            return to_request(place, failed)
 
     def _started(self, place: Place, sent_s: float) -> None:
         line = place._asdict()
         zero_s = line.pop("zero_s")
         self._journal.add({"event": "start", **line, "sent_s": sent_s - zero_s})
 
-    def _finish(self, place: Place, exchange: Exchange) -> None:
-        try:
-            request, num_events = to_request(place, exchange, gevent.idle, self._count)
-        except Exception as error:  # no answer may break the run
-            log.exception("the answer to request %s cannot be read", place.request_id)
-            detail = f"{type(error).__name__}: {error}"
-            failed = Exchange(sent_s=exchange.sent_s, ending="failed", detail=detail)
-            request, num_events = to_request(place, failed)
+    def _finish(self, exchange: Exchange, parts: RequestParts) -> None:
+        request, num_events = parts
         record = msgspec.to_builtins(request)
         self._journal.add({"event": "end", "at_s": self.now_s, "record": record})
         self.num_events += num_events
@@ -214,14 +287,12 @@ class Sender:
         self._stop_if_failing(request)
 
     def _stop_if_failing(self, request: Request) -> None:
-        rule, done = self._config.stop_if, self.counts.total()
-        if rule is None or not request.is_failed or done < rule.after:
+        if self._config.stop_if is None or not request.is_failed:
             return
-        failed = done - self.counts["ok"]
-        if failed / done > rule.error_ratio:
-            self.stop(
-                f"{failed} of {done} requests failed, more than the {rule.error_ratio:g} allowed"
-            )
+        done = self.counts.total()
+        because = self._config.stop_if.because(done - self.counts["ok"], done)
+        if because is not None:
+            self.stop(because)
 
     def _wait_until(self, when_s: float) -> bool:
         """Wait for a time of the run; False when the run is stopping."""
@@ -234,3 +305,7 @@ class Sender:
 def _count_in(threads: Any, tokenizer: Tokenizer, text: str) -> int:
     count: int = threads.apply(tokenizer.count, (text,))
     return count
+
+
+def _let_others_run() -> None:
+    gevent.sleep(0)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import numpy as np
 
 from teardown.load.columns import Flags, Numbers, RunColumns, columns_of, read_columns
-from teardown.records import Quantiles, Request, Summary, Window
+from teardown.load.silence import stalled
+from teardown.records import Quantiles, Request, Speech, Summary, Window
 from teardown.settings import Promises
 from teardown.stats import proportion, quantiles
 
@@ -17,6 +18,19 @@ class Span(NamedTuple):
 
     start_s: float
     end_s: float
+
+
+class Shape(TypedDict):
+    """How a run was asked to be.
+
+    is_live: conversations, where a user counts as present from the first turn to the last answer
+    and a turn is judged from its intended time. speech: as of a voice schedule.
+    """
+
+    concurrency: int
+    is_open: bool
+    is_live: NotRequired[bool]
+    speech: NotRequired[Speech | None]
 
 
 def last_attempts(requests: Iterable[Request]) -> list[Request]:
@@ -29,33 +43,37 @@ def last_attempts(requests: Iterable[Request]) -> list[Request]:
     return list(last.values())
 
 
-def summarise(
-    requests: Sequence[Request], promises: Promises, *, concurrency: int, is_open: bool
-) -> Summary:
+def summarise(requests: Sequence[Request], promises: Promises, **shape: Unpack[Shape]) -> Summary:
     """Return both windows of a run; `requests` holds every attempt, the last one counts."""
-    return summarise_columns(
-        columns_of(requests), promises, concurrency=concurrency, is_open=is_open
+    return summarise_columns(columns_of(requests), promises, **shape)
+
+
+def summarise_table(path: Path, promises: Promises, **shape: Unpack[Shape]) -> Summary:
+    """Return both windows of a run from its table on disk; UsageError where that is none."""
+    return summarise_columns(read_columns(path), promises, **shape)
+
+
+def plateau_of(
+    requests: Sequence[Request], *, concurrency: int, is_open: bool, is_live: bool = False
+) -> Span:
+    """Return the window from the first moment at the asked load to the last."""
+    return plateau_of_columns(
+        columns_of(requests), concurrency=concurrency, is_open=is_open, is_live=is_live
     )
 
 
-def summarise_table(path: Path, promises: Promises, *, concurrency: int, is_open: bool) -> Summary:
-    """Return both windows of a run from its table on disk; UsageError where that is none."""
-    return summarise_columns(read_columns(path), promises, concurrency=concurrency, is_open=is_open)
-
-
-def plateau_of(requests: Sequence[Request], *, concurrency: int, is_open: bool) -> Span:
-    """Return the window from the first moment at the asked load to the last."""
-    return plateau_of_columns(columns_of(requests), concurrency=concurrency, is_open=is_open)
-
-
-def summarise_columns(
-    run: RunColumns, promises: Promises, *, concurrency: int, is_open: bool
-) -> Summary:
-    """Return both windows of a run; its chunks are read once."""
-    spans = [plateau_of_columns(run, concurrency=concurrency, is_open=is_open), whole_span(run)]
+def summarise_columns(run: RunColumns, promises: Promises, **shape: Unpack[Shape]) -> Summary:
+    """Return both windows of a run; its chunks are read once, twice where speech is judged."""
+    is_open, is_live = shape["is_open"], shape.get("is_live", False)
+    speech = shape.get("speech")
+    plateau_span = plateau_of_columns(
+        run, concurrency=shape["concurrency"], is_open=is_open, is_live=is_live
+    )
+    spans = [plateau_span, whole_span(run)]
+    silence_s = None if speech is None else _silence(run, speech)
     tokens = _tokens_within(run, spans)
     plateau, whole = (
-        _window(run, promises, span, tokens=count, is_open=is_open)
+        _window(run, promises, span, tokens=count, is_timed=is_open or is_live, silence_s=silence_s)
         for span, count in zip(spans, tokens, strict=True)
     )
     status, count = np.unique(run.status.astype(str), return_counts=True)
@@ -73,11 +91,13 @@ def whole_span(run: RunColumns) -> Span:
     return Span(float(begun.min()) if len(begun) else 0.0, float(end.max()) if len(end) else 0.0)
 
 
-def plateau_of_columns(run: RunColumns, *, concurrency: int, is_open: bool) -> Span:
+def plateau_of_columns(
+    run: RunColumns, *, concurrency: int, is_open: bool, is_live: bool = False
+) -> Span:
     """Return the window from the first moment at the asked load to the last.
 
     Open: first to last intended time. Closed: first to last moment with `concurrency` requests
-    in flight; the whole run where that was never reached.
+    in flight, or sessions going on for `is_live`; the whole run where that was never reached.
     """
     if is_open:
         intended = run.numbers["intended_s"]
@@ -85,13 +105,39 @@ def plateau_of_columns(run: RunColumns, *, concurrency: int, is_open: bool) -> S
         if not len(intended):
             return whole_span(run)
         return Span(float(intended.min()), float(intended.max()))
-    at_s, step = edges(run.numbers["sent_s"], run.end_s)
+    begin, end = _sessions(run) if is_live else (run.numbers["sent_s"], run.end_s)
+    at_s, step = edges(begin, end)
     in_flight = np.cumsum(step)
     reached = np.flatnonzero(in_flight >= concurrency)
     left = np.flatnonzero((in_flight - step >= concurrency) & (step < 0))
     if not len(reached) or not len(left):
         return whole_span(run)
     return Span(float(at_s[reached[0]]), float(at_s[left[-1]]))
+
+
+def _sessions(run: RunColumns) -> tuple[Numbers, Numbers]:
+    """Return first send and last end of every session; NaN where nothing of it was sent."""
+    is_sent = ~np.isnan(run.numbers["sent_s"])
+    number = run.session[is_sent]
+    size = int(run.session.max()) + 1 if len(run.session) else 0
+    begin, end = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(begin, number, run.numbers["sent_s"][is_sent])
+    np.maximum.at(end, number, run.end_s[is_sent])
+    return np.where(np.isinf(begin), np.nan, begin), end
+
+
+def _silence(run: RunColumns, speech: Speech) -> Numbers:
+    """Return the silence of every turn (`silence.py`); NaN where its TTFO is not known."""
+    ttfo, tokens = run.numbers["ttfo_s"], np.nan_to_num(run.numbers["output_tokens"])
+    answer = np.nan_to_num(run.numbers["sent_s"]) + ttfo
+    wait = np.nan_to_num(np.maximum(run.client_wait_s, 0.0))
+    silent: Numbers = speech.endpointing_s + wait + ttfo
+    for batch in run.chunks():
+        for place, row in enumerate(range(batch.rows.start, batch.rows.stop)):
+            stamps = batch.stamps_s[batch.offsets[place] : batch.offsets[place + 1]].tolist()
+            if not np.isnan(ttfo[row]):
+                silent[row] += stalled(float(answer[row]), float(tokens[row]), stamps, speech)
+    return silent
 
 
 def edges(begin_s: Numbers, end_s: Numbers) -> tuple[Numbers, Numbers]:
@@ -125,7 +171,13 @@ def keeps_promises(run: RunColumns, promises: Promises, *, is_open: bool) -> Fla
 
 
 def _window(
-    run: RunColumns, promises: Promises, span: Span, *, tokens: float, is_open: bool
+    run: RunColumns,
+    promises: Promises,
+    span: Span,
+    *,
+    tokens: float,
+    is_timed: bool,
+    silence_s: Numbers | None,
 ) -> Window:
     start_s, end_s = span
     end = run.end_s
@@ -134,7 +186,7 @@ def _window(
     is_finished = ~run.is_failed & (start_s <= end) & (end <= end_s)
     length = end_s - start_s
     num_inside = int(np.count_nonzero(is_inside))
-    kept = int(np.count_nonzero(keeps_promises(run, promises, is_open=is_open) & is_inside))
+    kept = int(np.count_nonzero(keeps_promises(run, promises, is_open=is_timed) & is_inside))
     has_promise = any((promises.ttft_s, promises.ttfo_s, promises.tpot_s, promises.e2e_s))
     cached = _present(run.numbers["cached_tokens"][is_good])
 
@@ -159,10 +211,12 @@ def _window(
         ttft_s=of(run.numbers["ttft_s"]),
         tpot_s=of(run.numbers["tpot_s"]),
         e2e_s=of(run.numbers["e2e_s"]),
-        client_wait_s=quantiles(_sorted(run.client_wait_s[is_good]) if is_open else []),
+        client_wait_s=quantiles(_sorted(run.client_wait_s[is_good]) if is_timed else []),
         max_gap_s=of(run.numbers["max_gap_s"]),
         attainment=proportion(kept, num_inside) if has_promise else None,
         goodput_per_s=per_second(kept) if has_promise else None,
+        ttfo_s=of(run.numbers["ttfo_s"]),
+        silence_s=None if silence_s is None else quantiles(_sorted(silence_s[is_good])),
     )
 
 
@@ -188,4 +242,5 @@ def _present(values: Numbers) -> Numbers:
 
 
 def _sorted(values: Numbers) -> list[float]:
-    return np.sort(_present(values)).tolist()
+    found: list[float] = np.sort(_present(values)).tolist()
+    return found

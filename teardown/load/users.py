@@ -58,9 +58,14 @@ class LoadUser(User):  # type: ignore[misc]
         raise StopUser
 
 
+def load_environment() -> Any:
+    """Return the environment that load users live in, without a runner yet."""
+    return Environment(user_classes=[LoadUser], catch_exceptions=True)
+
+
 def run_users(jobs: list[Callable[[], None]], begin: Callable[[], None]) -> None:
     """Run every job in a user of its own; `begin` is called when all of them stand ready."""
-    environment: Any = Environment(user_classes=[LoadUser], catch_exceptions=True)
+    environment = load_environment()
     environment.gate = Gate(jobs)
     runner = environment.create_local_runner()
     try:
@@ -69,3 +74,16 @@ def run_users(jobs: list[Callable[[], None]], begin: Callable[[], None]) -> None
         environment.gate.run(begin)
     finally:
         runner.quit()
+
+
+def run_users_of_worker(
+    runner: Any, jobs: list[Callable[[], None]], begin: Callable[[], None]
+) -> None:
+    """Do the same with the runner of a worker, which stays: its messages go on.
+
+    The number of users is the worker's own: a master would deal users, not lanes.
+    """
+    runner.environment.gate = Gate(jobs)
+    if jobs:
+        runner.start_worker({LoadUser.__name__: len(jobs)})
+    runner.environment.gate.run(begin)

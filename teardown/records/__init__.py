@@ -9,11 +9,14 @@ from teardown.records.attribution import (
     TimeClass,
 )
 from teardown.records.bundle import Alert, Bundle
+from teardown.records.calibration import Calibration, Spread, StreamShape
+from teardown.records.capacity import Capacity, CapacityResult, Level, Limiter, Outcome
 from teardown.records.codec import Record, from_document, read, to_document, to_json
 from teardown.records.estimate import Estimate, Quantiles
 from teardown.records.request import FAILED, Request, ServerTimings, Status
 from teardown.records.run import (
     Environment,
+    ErrorBar,
     Regime,
     Run,
     Segment,
@@ -22,7 +25,7 @@ from teardown.records.run import (
     ValidityReason,
     Window,
 )
-from teardown.records.schedule import Schedule, ScheduledRequest, WorkloadKind
+from teardown.records.schedule import Schedule, ScheduledRequest, Speech, WorkloadKind
 from teardown.records.stack import LaunchSpec, Options, OptionValue, Stack
 from teardown.records.trial import (
     Candidate,
@@ -43,17 +46,24 @@ __all__ = [
     "Alert",
     "Attribution",
     "Bundle",
+    "Calibration",
     "Candidate",
+    "Capacity",
+    "CapacityResult",
     "Environment",
+    "ErrorBar",
     "Estimate",
     "Evidence",
     "Headline",
     "LaunchSpec",
     "LeftAlone",
+    "Level",
+    "Limiter",
     "OptionValue",
     "Options",
     "OracleCheck",
     "OracleResult",
+    "Outcome",
     "Pair",
     "Plan",
     "Quantiles",
@@ -66,8 +76,11 @@ __all__ = [
     "ScheduledRequest",
     "Segment",
     "ServerTimings",
+    "Speech",
+    "Spread",
     "Stack",
     "Status",
+    "StreamShape",
     "Summary",
     "TimeClass",
     "Trial",

@@ -1,7 +1,8 @@
 """Records to JSON documents and back.
 
 Every document starts with `"schema": "teardown.<record>/<n>"`. A record class declares it by
-`SCHEMA`. Unknown keys of an older or newer minor form are ignored; another major form is an error.
+`SCHEMA`, and by `OLDER` the forms that it can still read, because only fields were added since.
+Unknown keys of an older or newer minor form are ignored; another major form is an error.
 """
 
 import json
@@ -36,7 +37,7 @@ def to_json(record: Record) -> str:
 def from_document(cls: type[R], document: Mapping[str, Any], source: str = "document") -> R:
     """Return the record of `document`; UsageError names `source` when it does not fit."""
     schema = document.get("schema")
-    if schema != cls.SCHEMA:
+    if schema != cls.SCHEMA and schema not in getattr(cls, "OLDER", ()):
         raise UsageError(f"{source}: schema is {schema!r}, this version reads {cls.SCHEMA!r}")
     try:
         return msgspec.convert({k: v for k, v in document.items() if k != "schema"}, cls)

@@ -25,19 +25,35 @@ class ValidityReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBar:
+    """The most that the client adds to a TTFT and to a gap (p99, seconds); None: cannot be known.
+
+    `method` says from what: the run's own receive lag, the calibration, or both.
+    """
+
+    ttft_s: float | None
+    gap_s: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """The certificate of one run: the worst level of its reasons, and every check by name."""
+    """The certificate of one run: the worst level of its reasons, and every check by name.
+
+    `error_bar` is None in records that are older than it.
+    """
 
     verdict: Verdict
     reasons: list[ValidityReason]
     checks: list[ValidityReason]
+    error_bar: ErrorBar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """Statistics of the requests that were sent in one window, or in flight when it began.
 
-    Seconds from the run's start.
+    Seconds from the run's start. silence_s: what a caller waits in a turn, for `voice` alone.
     """
 
     start_s: float
@@ -56,6 +72,8 @@ class Window:
     max_gap_s: Quantiles
     attainment: Estimate | None
     goodput_per_s: float | None
+    ttfo_s: Quantiles | None = None
+    silence_s: Quantiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@
 Each line carries its whole history, as it was logged: a replay asks the same of every stack.
 """
 
+import bisect
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,9 @@ def _parse(line: str, number: int, where: str, turns: dict[str, int]) -> Prompt:
     max_tokens = item.get("max_tokens")
     if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
         raise UsageError(f"{where}: max_tokens must be a positive whole number")
+    at_s = item.get("at_s")
+    if at_s is not None and not (isinstance(at_s, int | float) and 0 <= at_s < math.inf):
+        raise UsageError(f"{where}: at_s must be a number of seconds from 0 up")
     text = _text(item, where)
     session = str(item.get("session", f"line-{number + 1}"))
     turn = turns.get(session, 0)
@@ -76,7 +81,7 @@ def _parse(line: str, number: int, where: str, turns: dict[str, int]) -> Prompt:
         session=session,
         turn=turn,
         max_tokens=max_tokens,
-        at_s=item.get("at_s"),
+        at_s=at_s,
         body={k: item[k] for k in (*KINDS, "extra") if k in item},
         text=text,
         sha256=hashlib.sha256(text.encode()).hexdigest(),
@@ -103,19 +108,29 @@ def _text(item: dict[str, Any], where: str) -> str:
 def reusable_ratio(prompts: list[Prompt]) -> float:
     """Return the fraction of prompt text that an ideal prefix cache would serve, in this order.
 
-    A block counts as reusable when an earlier prompt had the same text up to its end.
+    A block counts as reusable when an earlier prompt had the same text up to its end. The longest
+    beginning shared with any earlier text is the one shared with a neighbour in sorted order.
     """
-    seen: set[bytes] = set()
+    seen: list[str] = []
     reusable = total = 0
     for prompt in prompts:
-        total += len(prompt.text) + PREAMBLE_CHARS
+        text = prompt.text
+        total += len(text) + PREAMBLE_CHARS
         reusable += PREAMBLE_CHARS if seen else 0
-        matching = True
-        digest = hashlib.sha256()
-        for start in range(0, len(prompt.text) - BLOCK_CHARS + 1, BLOCK_CHARS):
-            digest.update(prompt.text[start : start + BLOCK_CHARS].encode())
-            key = digest.digest()
-            matching = matching and key in seen
-            reusable += BLOCK_CHARS if matching else 0
-            seen.add(key)
+        at = bisect.bisect_left(seen, text)
+        shared = max((_num_shared(text, near) for near in seen[max(at - 1, 0) : at + 1]), default=0)
+        reusable += shared - shared % BLOCK_CHARS
+        seen.insert(at, text)
     return reusable / total if total else 0.0
+
+
+def _num_shared(one: str, other: str) -> int:
+    """Return how many characters two texts have in common from the start, by bisection."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,36 +1,49 @@
-"""Prompts and an arrival pattern into a Schedule, computed whole before the run."""
+"""Prompts and a kind of load into a Schedule, computed whole before the run."""
 
 import hashlib
-import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from teardown.engagement import sha256_file
 from teardown.errors import UsageError
-from teardown.records import Schedule, ScheduledRequest, to_json
-from teardown.settings import WorkloadSettings
+from teardown.records import Schedule, ScheduledRequest, WorkloadKind, to_json
+from teardown.workload import closed, ramp, sessions, steady, trace, voice
 from teardown.workload.prompts import Prompt
+from teardown.workload_settings import WorkloadSettings
+
+Builder = Callable[[WorkloadSettings, list[Prompt]], list[ScheduledRequest]]
+BUILDERS: Final[dict[WorkloadKind, Builder]] = {
+    "closed": closed.build,
+    "open": steady.build,
+    "ramp": ramp.build,
+    "sessions": sessions.build,
+    "trace": trace.build,
+    "voice": voice.build,
+}
 
 
 def build_schedule(load: WorkloadSettings, prompts: list[Prompt], prompts_path: Path) -> Schedule:
     """Return the schedule of `load`; the same settings and prompts give the same bytes.
 
-    Closed: sessions are dealt to `concurrency` lanes, each lane sends its requests in order.
-    Open: requests get absolute times, constant or Poisson; session turns stay in order.
-    UsageError when there are fewer sessions than users.
+    UsageError when there are fewer sessions than users, or when `load` is several runs.
     """
-    picked = _pick(load, prompts)
-    if load.kind == "closed":
-        requests = _closed(load, picked)
-    else:
-        requests = _open(load, picked)
+    kind = load.kind
+    if kind == "sweep" or kind == "capacity" or kind == "probe":
+        raise UsageError(
+            f"workload {load.name!r} is a {kind}, which is several runs; name one of its levels, "
+            "such as a run of `teardown measure` has in its id"
+        )
+    requests = BUILDERS[kind](load, prompts)
     return Schedule(
         workload=load.name,
-        kind=load.kind,
+        kind=kind,
         seed=load.seed,
-        concurrency=load.concurrency,
-        rate_per_s=load.rate_per_s if load.kind == "open" else None,
+        concurrency=load.concurrency_to or load.concurrency,
+        rate_per_s=_mean_rate(load, requests),
         prompts_sha256=sha256_file(prompts_path),
         requests=requests,
+        speech=voice.speech_of(load) if kind == "voice" else None,
     )
 
 
@@ -39,78 +52,11 @@ def schedule_sha256(schedule: Schedule) -> str:
     return hashlib.sha256(to_json(schedule).encode()).hexdigest()
 
 
-def _pick(load: WorkloadSettings, prompts: list[Prompt]) -> list[Prompt]:
-    """Return the prompts to send: whole sessions in file order until the asked number is reached.
-
-    A schedule longer than the file starts over; its cache effects are then those of a repeat.
-    """
-    wanted = load.requests
-    if wanted is None and load.kind == "open" and load.duration_s is not None:
-        wanted = max(1, round((load.rate_per_s or 0.0) * load.duration_s))
-    if wanted is None:
-        return prompts
-    repeated = prompts * (wanted // len(prompts) + 1)
-    return repeated[:wanted]
-
-
-def _closed(load: WorkloadSettings, prompts: list[Prompt]) -> list[ScheduledRequest]:
-    lane_by_session: dict[tuple[int, str], int] = {}
-    requests = []
-    for number, (round_, prompt) in enumerate(_rounds(prompts)):
-        key = (round_, prompt.session)
-        if key not in lane_by_session:
-            lane_by_session[key] = len(lane_by_session) % load.concurrency
-        requests.append(
-            _request(load, prompt, number, round_, lane=lane_by_session[key], intended_s=None)
-        )
-    if len(lane_by_session) < load.concurrency:
-        raise UsageError(
-            f"workload {load.name!r} asks for {load.concurrency} users, but its prompts hold "
-            f"{len(lane_by_session)} sessions; a user needs a session of its own"
-        )
-    return requests
-
-
-def _open(load: WorkloadSettings, prompts: list[Prompt]) -> list[ScheduledRequest]:
-    rate = load.rate_per_s or 0.0
-    draw = random.Random(load.seed)
-    at_s = 0.0
-    requests = []
-    for number, (round_, prompt) in enumerate(_rounds(prompts)):
-        requests.append(
-            _request(load, prompt, number, round_, lane=number, intended_s=round(at_s, 6))
-        )
-        at_s += draw.expovariate(rate) if load.arrivals == "poisson" else 1.0 / rate
-    return requests
-
-
-def _rounds(prompts: list[Prompt]) -> list[tuple[int, Prompt]]:
-    """Return each prompt with how often its line came before, so that repeats are told apart."""
-    times: dict[int, int] = {}
-    rounds = []
-    for prompt in prompts:
-        rounds.append((times.get(prompt.index, 0), prompt))
-        times[prompt.index] = times.get(prompt.index, 0) + 1
-    return rounds
-
-
-def _request(
-    load: WorkloadSettings,
-    prompt: Prompt,
-    number: int,
-    round_: int,
-    *,
-    lane: int,
-    intended_s: float | None,
-) -> ScheduledRequest:
-    return ScheduledRequest(
-        request_id=f"{load.name}-{number:05d}",
-        prompt=prompt.index,
-        prompt_sha256=prompt.sha256,
-        session=prompt.session if round_ == 0 else f"{prompt.session}#{round_ + 1}",
-        turn=prompt.turn,
-        max_tokens=prompt.max_tokens or load.max_tokens,
-        lane=lane,
-        intended_s=intended_s,
-        think_s=load.think_s if prompt.turn > 0 else 0.0,
-    )
+def _mean_rate(load: WorkloadSettings, requests: list[ScheduledRequest]) -> float | None:
+    """Return the mean rate of an open loop; None for one without, or all of it at one moment."""
+    if load.kind == "open":
+        return load.rate_per_s
+    if load.kind == "trace" or (load.kind == "ramp" and load.rate_to_per_s is not None):
+        last_s = max(item.intended_s or 0.0 for item in requests)
+        return (len(requests) - 1) / last_s if last_s > 0 else None
+    return None

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from teardown.records import Request, Summary, Window
+from teardown.load.silence import silence_of
+from teardown.records import Request, Speech, Summary, Window
 from teardown.settings import Limit, Promises
 from teardown.stats import proportion, quantiles
 
@@ -19,17 +21,45 @@ def last_attempts(requests: Iterable[Request]) -> list[Request]:
 
 
 def summarise(
-    requests: Sequence[Request], promises: Promises, *, concurrency: int, is_open: bool
+    requests: Sequence[Request],
+    promises: Promises,
+    *,
+    concurrency: int,
+    is_open: bool,
+    is_live: bool = False,
+    speech: Speech | None = None,
 ) -> Summary:
-    """Return both windows of a run; `requests` holds every attempt, the last one counts."""
-    final = last_attempts(requests)
+    """Return both windows of a run; `requests` holds every attempt, the last one counts.
+
+    is_live: conversations, where a user counts as present from the first turn to the last answer
+    and a turn is judged from its intended time. speech: as of a voice schedule.
+    """
+    final = placed(last_attempts(requests))
     start, end = span(final)
-    plateau = plateau_of(final, concurrency=concurrency, is_open=is_open)
+    plateau = plateau_of(final, concurrency=concurrency, is_open=is_open, is_live=is_live)
+    is_timed = is_open or is_live
     return Summary(
         num_by_status=dict(sorted(Counter(r.status for r in final).items())),
-        plateau=_window(final, promises, *plateau, is_open=is_open),
-        whole=_window(final, promises, start, end, is_open=is_open),
+        plateau=_window(final, promises, *plateau, is_open=is_timed, speech=speech),
+        whole=_window(final, promises, start, end, is_open=is_timed, speech=speech),
     )
+
+
+def placed(requests: Sequence[Request]) -> list[Request]:
+    """Return `requests` with turns that were never sent placed where their session ended.
+
+    Such a turn had no time of its own, and would otherwise be a miss in no window.
+    """
+    ended: dict[str | None, float] = {}
+    for request in requests:
+        if request.sent_s is not None:
+            ended[request.session] = max(ended.get(request.session, 0.0), _end(request))
+    return [
+        request
+        if _begin(request) is not None
+        else replace(request, intended_s=ended.get(request.session, 0.0))
+        for request in requests
+    ]
 
 
 def span(requests: Sequence[Request]) -> tuple[float, float]:
@@ -39,19 +69,20 @@ def span(requests: Sequence[Request]) -> tuple[float, float]:
 
 
 def plateau_of(
-    requests: Sequence[Request], *, concurrency: int, is_open: bool
+    requests: Sequence[Request], *, concurrency: int, is_open: bool, is_live: bool = False
 ) -> tuple[float, float]:
     """Return the window from the first moment at the asked load to the last.
 
     Open: first to last intended time. Closed: first to last moment with `concurrency` requests
-    in flight; the whole run where that was never reached.
+    in flight, or sessions going on for `is_live`; the whole run where that was never reached.
     """
     if is_open:
         intended = [r.intended_s for r in requests if r.intended_s is not None]
         return (min(intended), max(intended)) if intended else span(requests)
-    edges = sorted(
-        edge for r in requests if r.sent_s is not None for edge in ((r.sent_s, 1), (_end(r), -1))
-    )
+    spans = [(r.sent_s, _end(r)) for r in requests if r.sent_s is not None]
+    if is_live:
+        spans = _sessions(requests)
+    edges = sorted(edge for begin, end in spans for edge in ((begin, 1), (end, -1)))
     in_flight, first, last = 0, None, None
     for at_s, step in edges:
         if in_flight >= concurrency and step < 0:
@@ -60,6 +91,17 @@ def plateau_of(
         if in_flight >= concurrency and first is None:
             first = at_s
     return (first, last) if first is not None and last is not None else span(requests)
+
+
+def _sessions(requests: Sequence[Request]) -> list[tuple[float, float]]:
+    """Return the first send and the last end of every session that was begun."""
+    spans: dict[str | None, tuple[float, float]] = {}
+    for request in requests:
+        if request.sent_s is not None:
+            known = spans.get(request.session, (request.sent_s, _end(request)))
+            begin, end = min(known[0], request.sent_s), max(known[1], _end(request))
+            spans[request.session] = (begin, end)
+    return list(spans.values())
 
 
 def keeps_promises(request: Request, promises: Promises, *, is_open: bool) -> bool:
@@ -90,6 +132,7 @@ def _window(
     end_s: float,
     *,
     is_open: bool,
+    speech: Speech | None,
 ) -> Window:
     inside = [r for r in requests if _end(r) >= start_s and (_begin(r) or 0.0) <= end_s]
     good = [r for r in inside if not r.is_failed]
@@ -123,6 +166,8 @@ def _window(
         max_gap_s=quantiles(of(lambda r: r.max_gap_s), num_failed),
         attainment=proportion(kept, len(inside)) if has_promise else None,
         goodput_per_s=kept / length if length > 0 and has_promise else None,
+        ttfo_s=quantiles(of(lambda r: r.ttfo_s), num_failed),
+        silence_s=quantiles(of(lambda r: silence_of(r, speech))) if speech else None,
     )
 
 

@@ -75,11 +75,13 @@ def test_row_2_a_client_that_reads_late_is_flagged_and_its_stamps_hold_the_truth
         writes = zip(own.written_s[2:22], own.left_s[2:22], strict=True)
         brackets = zip(request.chunk_s, request.stamp_width_s, strict=True)
         for (at, width), (before_s, after_s) in zip(brackets, writes, strict=True):
-            assert before_s < zero_s + at + 0.001
+            # byte by byte, the event is whole two sends before the last one, that of its framing
+            assert before_s < zero_s + at + (0.05 if split == "bytes" else 0.001)
             if split != "bytes":  # segments of one byte wait for acknowledgements on their way
                 assert zero_s + at - width - 0.001 < after_s
     assert result.receive_lag is not None
-    assert result.receive_lag.p99 > 0.015
+    # byte by byte there are many more reads, and the late ones are a smaller part of them
+    assert result.receive_lag.p99 > (0.005 if split == "bytes" else 0.015)
     validity = judged(requests, plan, result)
     assert level(validity, "client_limited") == validity.verdict == "invalid"
 

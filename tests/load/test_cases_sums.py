@@ -147,7 +147,7 @@ def test_row_44_a_late_read_is_not_prefill(split: str) -> None:
     assert request.server is not None
     assert request.server.prefill_s == 0.05  # the server's own word, apart from the first token
     assert "prefill" not in GLOSSARY["TTFT"].formula + GLOSSARY["TTFT"].text
-    assert request.receive_lag_s is not None and request.receive_lag_s > 0.04
+    assert max(exchange.lags_s) > 0.04  # one read of many: no percentile need show it
     plan = closed_schedule(1, 1)
     validity = judged([request], plan, receive_lag_p99_s=request.receive_lag_s)
     assert level(validity, "client_limited") == "invalid"

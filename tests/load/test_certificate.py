@@ -1,7 +1,9 @@
 """Summary and certificate: plateau, attainment, and every validity check at its thresholds."""
 
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,10 @@ from teardown.load.certificate import Conditions, certify
 from teardown.load.summary import last_attempts, plateau_of, summarise
 from teardown.records import Request, Validity
 from teardown.settings import Limit, Promises
+from teardown.text import error_bar_text
+from tests.desk import finish, start
+from tests.fakes.engine import FakeEngine, Script, Seen, chat_stream, refusal
+from tests.fakes.records import calibration
 
 PROMISE = Promises(ttft_s=Limit(p95=0.5))
 
@@ -136,6 +142,13 @@ def test_a_busy_queue_that_the_stack_can_serve_is_not_growing() -> None:
     assert num_growing(0.8) <= 3
 
 
+def test_a_load_that_is_meant_to_rise_is_not_called_unsteady() -> None:
+    run = queue(1.6, seed=3)
+    asked = conditions(is_open=True, rate_per_s=12.8, num_intended=120)
+    assert level(certify(run, asked), "unsteady") == "invalid"
+    assert level(certify(run, replace(asked, is_stationary=False)), "unsteady") == "ok"
+
+
 def test_a_moved_clock_is_flagged() -> None:
     assert level(certify(closed_run(), conditions(clock_moved_s=0.06)), "clock") == "invalid"
 
@@ -184,3 +197,56 @@ def test_an_empty_run_has_no_numbers_and_is_invalid() -> None:
     summary = summarise([], PROMISE, concurrency=4, is_open=False)
     assert summary.whole.ttft_s.mean is None
     assert summary.whole.attainment is None
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "is_calibrated", "ttft_s", "gap_s", "said"),
+    [
+        (0.002, True, 0.0024, 0.0023, "receive lag of this run and calibration"),
+        (0.002, False, 0.002, 0.002, "from the receive lag of this run)"),
+        (None, True, 0.0004, 0.0003, "from the calibration)"),
+        (None, False, None, None, "unknown (nothing to judge by)"),
+    ],
+)
+def test_the_error_bar_is_the_calibrated_error_and_the_runs_own_lag(
+    lag_s: float | None,
+    is_calibrated: bool,
+    ttft_s: float | None,
+    gap_s: float | None,
+    said: str,
+) -> None:
+    known = calibration(ttft_p99_s=0.0004, gap_p99_s=0.0003) if is_calibrated else None
+    found = certify(closed_run(), conditions(receive_lag_p99_s=lag_s, calibration=known))
+    assert found.error_bar is not None
+    assert found.error_bar.ttft_s == (None if ttft_s is None else pytest.approx(ttft_s))
+    assert found.error_bar.gap_s == (None if gap_s is None else pytest.approx(gap_s))
+    assert said in error_bar_text(found.error_bar)
+
+
+def half_refused(seen: Seen) -> Script:
+    return refusal(429) if seen.index % 2 else chat_stream(["a", "b", "c"], first_ms=20, gap_ms=10)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_measure_prints_no_number_of_an_invalid_run_and_exits_4(
+    tmp_path: Path, as_json: bool
+) -> None:
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text("".join(f'{{"prompt": "hello {n}"}}\n' for n in range(8)))
+    with FakeEngine(half_refused) as fake:
+        kit = start(
+            "measure", str(tmp_path / "e"), "--url", fake.url, "--prompts", str(prompts),
+            "--requests", "8", "--concurrency", "2", "--regime", "production",
+            *(["--json"] if as_json else []),
+        )  # fmt: skip
+        code, output = finish(kit, timeout_s=60)
+    assert code == 4, output
+    assert "4 of 8 requests failed" in output
+    if not as_json:
+        for word in ("TTFT", "TPOT", "output tokens/s", "plateau"):
+            assert word not in output
+    else:
+        (line,) = [line for line in output.splitlines() if line.startswith("{")]
+        document = json.loads(line)
+        assert document["summary"] is None
+        assert document["validity"]["verdict"] == "invalid"

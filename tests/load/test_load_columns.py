@@ -16,7 +16,7 @@ from teardown.load import columns, table
 from teardown.load.columns import columns_of, read_columns
 from teardown.load.summary import plateau_of, summarise, summarise_table
 from teardown.load.table import write_requests
-from teardown.records import Request, Summary
+from teardown.records import Request, Speech, Summary
 from teardown.settings import Limit, Promises
 from tests.load import plain_summary
 
@@ -29,6 +29,7 @@ REQUESTS = st.lists(
         request_id=st.sampled_from("abcdefgh"),
         attempt=st.integers(1, 3),
         status=st.sampled_from(["ok", "ok", "error", "cut", "refused", "aborted"]),
+        session=st.sampled_from(["s", "t", "u", None]),
         intended_s=TIME,
         sent_s=TIME,
         ttft_s=TIME,
@@ -46,7 +47,13 @@ REQUESTS = st.lists(
 )
 LIMIT = st.none() | st.sampled_from([Limit(p95=0.5), Limit(p50=1.0)])
 PROMISES = st.builds(Promises, ttft_s=LIMIT, ttfo_s=LIMIT, tpot_s=LIMIT, e2e_s=LIMIT)
-SHAPE = st.fixed_dictionaries({"concurrency": st.integers(1, 4), "is_open": st.booleans()})
+KINDS = st.sampled_from([(False, False), (True, False), (False, True)])
+SHAPE = st.builds(
+    lambda concurrency, kind: {"concurrency": concurrency, "is_open": kind[0], "is_live": kind[1]},
+    st.integers(1, 4),
+    KINDS,
+)
+SPEECH = st.none() | st.just(Speech(words_per_minute=150.0, endpointing_s=0.8))
 
 
 def same(found: Summary, expected: Summary) -> None:
@@ -58,14 +65,14 @@ def same(found: Summary, expected: Summary) -> None:
         assert replace(one, output_tokens_per_s=None) == replace(other, output_tokens_per_s=None)
 
 
-@given(requests=REQUESTS, promises=PROMISES, shape=SHAPE)
+@given(requests=REQUESTS, promises=PROMISES, shape=SHAPE, speech=SPEECH)
 @settings(max_examples=300, deadline=None)
 def test_columns_and_plain_formulas_agree(
-    requests: list[Request], promises: Promises, shape: dict[str, Any]
+    requests: list[Request], promises: Promises, shape: dict[str, Any], speech: Speech | None
 ) -> None:
-    expected = plain_summary.summarise(requests, promises, **shape)
-    same(summarise(requests, promises, **shape), expected)
-    final = plain_summary.last_attempts(requests)
+    expected = plain_summary.summarise(requests, promises, **shape, speech=speech)
+    same(summarise(requests, promises, **shape, speech=speech), expected)
+    final = plain_summary.placed(plain_summary.last_attempts(requests))
     assert plateau_of(requests, **shape) == plain_summary.plateau_of(final, **shape)
 
 
