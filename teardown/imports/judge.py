@@ -4,7 +4,7 @@ The checks and thresholds are those of the kit's own runs. A check that the file
 for has value None and says so; one that is only bounded is judged by its bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +46,7 @@ def judge(found: Found, error_budget: float | None) -> Validity:
         clock_moved_s=None,
         error_budget=error_budget,
     )
-    instead = {
+    instead: dict[str, Callable[[ValidityReason], ValidityReason]] = {
         "client_limited": _client_limited,
         "schedule_not_kept": lambda check: _schedule(check, found),
         "warm_cache": lambda check: _warm_cache(check, found),
@@ -72,7 +72,8 @@ def _client_limited(check: ValidityReason) -> ValidityReason:
 def _schedule(check: ValidityReason, found: Found) -> ValidityReason:
     load = found.load
     if not load.is_open:
-        return check
+        text = "how many requests at once were asked for is not in the file"
+        return check if load.is_asked else replace(check, value=None, level="ok", text=text)
     intended = intended_rate(found.requests)
     if intended is not None:
         asked = "" if load.rate_per_s is None else f", {load.rate_per_s:.3g} asked"

@@ -67,6 +67,9 @@ def import_path(path: Path, folder: Path, asked: Asked) -> Imported:
     """
     if asked.gpu is not None:
         gpu(asked.gpu)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--into {folder} is a file; name a folder")
+    path = path if path.name not in ("", "..") else path.resolve()
     model = None if asked.model_config is None else _model_config(asked.model_config)
     paths = folders_of(path) if asked.kind is None else [path]
     kind = kind_of(paths[0], asked.kind)
