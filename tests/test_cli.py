@@ -10,7 +10,6 @@ import pytest
 from teardown.cli import VERBS
 
 NOT_THERE_YET = [
-    ["import", "x.json", "--into", "d"],
     ["worker", "--join", "host"],
     ["forget", "d"],
     ["bakeoff", "d"],
