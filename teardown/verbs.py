@@ -190,7 +190,7 @@ def import_(path: Path, folder: Path, as_json: bool, **options: Any) -> None:
     teardown import result.json --into shop             vllm bench serve, GuideLLM, AIPerf
     teardown import gateway.csv --into shop --map ts=arrival,prompt=input_tokens
     """
-    from teardown.imports.keep import Asked, import_path, to_documents
+    from teardown.imports.entry import Asked, import_path, to_documents
     from teardown.imports.text import imported_text
 
     imported = import_path(path, folder, Asked(**options))

@@ -136,6 +136,7 @@ def _load(config: Node, requests: list[Request]) -> tuple[Load, str]:
         Load(
             is_open=kind in (*RATED, "fixed_schedule"),
             concurrency=max(1, cap or _peak(requests)),
+            is_asked=cap is not None,
             rate_per_s=phase.get("rate").number(),
             num_intended=None,
             achieved_rate_is_meant=kind == "constant" and cap is None,

@@ -25,7 +25,8 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the tool was asked to send. concurrency: cap or number of streams of a closed loop.
+    """What the tool was asked to send. concurrency: cap or number of streams of a closed loop;
+    is_asked: the file says so, and it is not what was seen in flight.
 
     achieved_rate_is_meant: the tool's arrivals come to `rate_per_s` over the run whatever the
     draw, so that the achieved rate may be held against it where intended times are not stored.
@@ -33,6 +34,7 @@ class Load:
 
     is_open: bool
     concurrency: int
+    is_asked: bool = True
     rate_per_s: float | None = None
     num_intended: int | None = None
     achieved_rate_is_meant: bool = False

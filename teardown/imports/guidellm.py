@@ -128,6 +128,7 @@ def _load(strategy: Node, kind: str, num_requests: int) -> Load:
     return Load(
         is_open=kind in TIMED,
         concurrency=max(1, cap or num_requests),
+        is_asked=cap is not None,
         rate_per_s=strategy.get("rate").number() if kind in TIMED else None,
         num_intended=num_requests,
     )

@@ -64,7 +64,8 @@ def _client_limited(check: ValidityReason) -> ValidityReason:
 def _schedule(check: ValidityReason, found: Found) -> ValidityReason:
     load = found.load
     if not load.is_open:
-        return check
+        text = "how many requests at once were asked for is not in the file"
+        return check if load.is_asked else replace(check, value=None, level="ok", text=text)
     intended = intended_rate(found.requests)
     if intended is not None:
         asked = "" if load.rate_per_s is None else f", {load.rate_per_s:.3g} asked"

@@ -1,12 +1,10 @@
-"""Imported runs and workloads into an engagement folder; the same file twice is one run."""
+"""Imported runs into an engagement folder; the same file twice is one run."""
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from teardown.begin import write_settings
 from teardown.classify.facts import facts_of_config
@@ -15,10 +13,7 @@ from teardown.engine_facts import gpu
 from teardown.errors import UsageError
 from teardown.imports.document import read_node
 from teardown.imports.found import Found, Origin, Stated
-from teardown.imports.gateway import read as read_log
 from teardown.imports.judge import judge, load_of
-from teardown.imports.sources import GATEWAY, SOURCES, folders_of, kind_of
-from teardown.imports.traffic import Traffic, trace_text, traffic_of
 from teardown.load.summary import summarise
 from teardown.load.table import write_requests
 from teardown.records import Quantiles, Request, Run, Summary, read, to_json
@@ -32,16 +27,6 @@ MODEL_FILE: Final = "model_config.json"
 NO_URL: Final = "http://imported.invalid/v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What `teardown import` was asked beside the path."""
-
-    kind: str | None = None
-    mapping: str | None = None
-    model_config: Path | None = None
-    gpu: str | None = None
-
-
 class ImportedRun(NamedTuple):
     """One run as it stands in the folder; is_new: it was not there before."""
 
@@ -50,45 +35,7 @@ class ImportedRun(NamedTuple):
     is_new: bool
 
 
-class ImportedTraffic(NamedTuple):
-    """A gateway's log as it stands in the folder."""
-
-    traffic: Traffic
-    trace: Path
-
-
-Imported = list[ImportedRun] | ImportedTraffic
-
-
-def import_path(path: Path, folder: Path, asked: Asked) -> Imported:
-    """Read `path` and keep what it holds in `folder`; UsageError names file and place.
-
-    Nothing is written before all of it was read.
-    """
-    if asked.gpu is not None:
-        gpu(asked.gpu)
-    model = None if asked.model_config is None else _model_config(asked.model_config)
-    paths = folders_of(path) if asked.kind is None else [path]
-    kind = kind_of(paths[0], asked.kind)
-    if kind == GATEWAY:
-        return _keep_traffic(path, folder, asked.mapping)
-    if asked.mapping is not None:
-        raise UsageError(f"--map is for gateway logs, and {path} is {SOURCES[kind].title}")
-    found = [(p, part, one) for p in paths for part, one in enumerate(_read(kind, p))]
-    return _keep_runs(found, folder, asked, model)
-
-
-def _read(kind: str, path: Path) -> list[Found]:
-    runs = SOURCES[kind].read(path)
-    for one in runs:
-        ids = [r.request_id for r in one.requests]
-        if len(set(ids)) < len(ids):
-            twice = next(i for i in ids if ids.count(i) > 1)
-            raise UsageError(f"{path}: two requests have the id {twice!r}")
-    return runs
-
-
-def _model_config(path: Path) -> bytes:
+def model_config(path: Path) -> bytes:
     """Return a model's config.json as it is kept; UsageError where it is none."""
     document = read_node(path).value
     try:
@@ -98,19 +45,20 @@ def _model_config(path: Path) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
-def _keep_runs(
-    found: list[tuple[Path, int, Found]], folder: Path, asked: Asked, model: bytes | None
+def keep_runs(
+    found: list[tuple[Path, int, Found]], folder: Path, gpu_name: str | None, model: bytes | None
 ) -> list[ImportedRun]:
+    """Keep every run of `found` (its path, which part of it, what was read) in `folder`."""
     engagement = Engagement(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with engagement.lock():
         if not engagement.settings_path.exists():
             _begin(engagement, found[0][2])
         settings = engagement.settings()
-        _check_hardware(settings, asked.gpu)
+        _check_hardware(settings, gpu_name)
         try:
             return [
-                _keep(engagement, settings, path, part, one, asked.gpu, model)
+                _keep(engagement, settings, path, part, one, gpu_name, model)
                 for path, part, one in found
             ]
         finally:
@@ -253,7 +201,7 @@ def _known(engagement: Engagement, sha256: str, part: int) -> ImportedRun | None
 def _model_beside(path: Path) -> bytes | None:
     """Return the config.json that was recorded with a folder, or with all of its neighbours."""
     places = (path / MODEL_FILE, path.parent / MODEL_FILE) if path.is_dir() else ()
-    return next((_model_config(place) for place in places if place.is_file()), None)
+    return next((model_config(place) for place in places if place.is_file()), None)
 
 
 def _gpu_names(asked: str | None, found: Found) -> list[str]:
@@ -287,48 +235,3 @@ def _with_ours(stated: Stated, summary: Summary | None) -> Stated:
     value = found if found is None or isinstance(found, float) else found.value
     scale = {"ms": 1e3, "s": 1.0, "sec": 1.0}.get(stated.unit)
     return replace(stated, ours=None if value is None or scale is None else value * scale)
-
-
-def _keep_traffic(path: Path, folder: Path, mapping: str | None) -> ImportedTraffic:
-    engagement = Engagement(folder)
-    name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
-    traffic, lines = traffic_of(read_log(path, mapping), name, path.name)
-    trace = engagement.schedule_path(name).with_suffix(".jsonl")
-    folder.mkdir(parents=True, exist_ok=True)
-    with engagement.lock():
-        write_atomic(trace, trace_text(lines))
-        write_atomic(trace.with_name(f"{trace.stem}-traffic.json"), to_json(traffic))
-        engagement.write_manifest()
-    return ImportedTraffic(traffic, trace)
-
-
-def to_documents(imported: Imported) -> dict[str, Any]:
-    """Return what `teardown import --json` prints."""
-    if isinstance(imported, ImportedTraffic):
-        return {
-            "schema": "teardown.import/1",
-            "workload": {"trace": str(imported.trace), **msgspec.to_builtins(imported.traffic)},
-            "cannot_recover": imported.traffic.cannot_recover,
-        }
-    runs = [
-        {
-            "run": one.run.run,
-            "is_new": one.is_new,
-            "source": one.origin.source,
-            "tool": one.origin.tool,
-            "tool_version": one.origin.tool_version,
-            "numbers": one.origin.numbers,
-            "validity": msgspec.to_builtins(one.run.validity),
-            "summary": msgspec.to_builtins(one.run.summary),
-            "stated": msgspec.to_builtins(one.origin.stated),
-            "cannot_recover": one.origin.cannot_recover,
-        }
-        for one in imported
-    ]
-    lost = dict.fromkeys(sentence for one in imported for sentence in one.origin.cannot_recover)
-    return {
-        "schema": "teardown.import/1",
-        "run": runs[0]["run"],
-        "runs": runs,
-        "cannot_recover": list(lost),
-    }

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from teardown.imports.entry import Imported, ImportedTraffic
 from teardown.imports.found import Stated
-from teardown.imports.keep import Imported, ImportedRun, ImportedTraffic
+from teardown.imports.keep import ImportedRun
 from teardown.imports.traffic import Traffic
 from teardown.records import Quantiles
 from teardown.text import run_text

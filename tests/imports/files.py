@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from teardown.imports.keep import Asked, ImportedRun, ImportedTraffic, import_path
+from teardown.imports.entry import Asked, ImportedTraffic, import_path
+from teardown.imports.keep import ImportedRun
 
 FIXTURES = Path(__file__).parent / "fixtures"
 RECORDINGS = Path(__file__).parent.parent / "recordings" / "vllm-0.26-h200"

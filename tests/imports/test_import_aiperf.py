@@ -46,7 +46,9 @@ def test_lines_alone_are_read_without_the_asked_load(tmp_path: Path) -> None:
     (found,) = aiperf.read(FIXTURES / "aiperf-refused.jsonl")
     refused = [r for r in found.requests if r.status == "refused"]
     assert [r.http_status for r in refused] == [503, 503]
-    assert found.load.concurrency == 3  # seen in flight
+    assert (found.load.concurrency, found.load.is_asked) == (3, False)  # seen in flight
+    (check,) = [c for c in one.run.validity.checks if c.code == "schedule_not_kept"]
+    assert check.value is None
 
 
 def test_the_summary_alone_is_stated_numbers(tmp_path: Path) -> None:

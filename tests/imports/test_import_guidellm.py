@@ -8,7 +8,7 @@ import pytest
 
 from teardown.errors import UsageError
 from teardown.imports import guidellm
-from teardown.imports.keep import Asked, import_path
+from teardown.imports.entry import Asked, import_path
 from tests.imports.files import FIXTURES, imported_run
 
 CONCURRENT = FIXTURES / "guidellm-concurrent.json.gz"

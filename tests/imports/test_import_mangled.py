@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from teardown.errors import UsageError
-from teardown.imports.keep import Asked, import_path
+from teardown.imports.entry import Asked, import_path
 from tests.imports.files import FIXTURES, RECORDINGS
 
 FILES = [

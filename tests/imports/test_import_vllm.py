@@ -111,9 +111,10 @@ def test_an_appended_file_is_as_many_runs_as_it_has_lines(tmp_path: Path) -> Non
     assert len({one.run.run for one in runs}) == 2
 
 
-def test_a_list_that_was_cut_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`errors` has 2 entries and `ttfts` 6"):
-        vllm_bench.read(written(tmp_path, errors=["", ""]))
+@pytest.mark.parametrize(("name", "cut"), [("errors", ["", ""]), ("start_times", [])])
+def test_a_list_that_was_cut_is_named(tmp_path: Path, name: str, cut: list[Any]) -> None:
+    with pytest.raises(UsageError, match=f"`{name}` has {len(cut)} entries and `ttfts` 6"):
+        vllm_bench.read(written(tmp_path, **{name: cut}))
 
 
 def test_runs_of_the_same_lengths_compare_and_make_no_claim(tmp_path: Path) -> None:
